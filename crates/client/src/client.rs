@@ -24,6 +24,7 @@ use crate::inode::Inode;
 use crate::llite::Spaces;
 use crate::lru::{Lru, Namespace, Retiring};
 use crate::open_cache::OpenCache;
+use crate::outsiders::Outsiders;
 use crate::port::{KernelInval, Port};
 use crate::readahead::ReadAhead;
 use crate::recover::AtMdt;
@@ -185,6 +186,7 @@ pub struct Client {
     /// When an MDT was last told of an OST that it is full, for nothing but that.
     pub(crate) told_full: Mutex<BTreeMap<u32, u64>>,
     pub(crate) passthrough: Passthrough,
+    pub(crate) outsiders: Outsiders,
     pub(crate) spaces: Mutex<Spaces>,
     pub(crate) next_open: AtomicU64,
     pub(crate) statahead: Statahead,
@@ -234,6 +236,7 @@ impl Client {
             dirty: DirtyTable::default(),
             told_full: Mutex::default(),
             passthrough: Passthrough::default(),
+            outsiders: Outsiders::default(),
             spaces: Mutex::default(),
             next_open: AtomicU64::new(1),
             statahead: Statahead::default(),

@@ -605,6 +605,10 @@ impl Client {
         let inode = &file.inode;
         let era = self.era();
         let used = self.use_data(inode, Access::Write, None).await?;
+        if used.is_group() {
+            self.passthrough.let_go(inode.fid);
+            return Ok(false);
+        }
         // Nobody makes another size of it meanwhile.
         let cutting = Cutting::begin(self, inode).await?;
         self.recorded(inode).await?;

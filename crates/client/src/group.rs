@@ -11,17 +11,18 @@
 //! size, as long as nobody else may keep anything. Pages that the kernel reads stand under the lock, and go
 //! with it: what another member writes meanwhile they do not have.
 //!
-//! Everybody else waits; nobody knows for how long, so that it is not done at the MDT
-//! ([`Client::pause`]). So do those of this client, but for who wants pages of the kernel: these are locked
-//! meanwhile, and a member's write would wait for them, and so would the kernel when the lock is given back.
-//! Such a one is served under the group's lock
-//! ([`Held::lets_pages_in`](crate::held::Held::lets_pages_in)), though others may be at it yet.
+//! Everybody else waits ([`crate::outsiders`]), but for those of this client: they are served under the
+//! group's lock, whatever they do with the data, though members may be at it yet. A kernel holds the inode's
+//! lock while it asks for a change of size or times, for a write, and for much else, or pages; a member's
+//! write on the same mount would wait for those, where nobody could kill it, and they for the member. So of
+//! all that comes from here only two wait, for which the kernel holds nothing: who wants another group,
+//! and an open that empties the file, which the MDT refuses to members, too.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
-use sateen_types::{Errno, FileKind, Result};
+use sateen_types::{Errno, Fid, FileKind, Result};
 use sateen_wire::{Ibits, LockId, MdtReply, MdtRequest};
 
 use crate::client::Client;
@@ -29,7 +30,8 @@ use crate::held::Held;
 use crate::inode::{Inode, InodeState};
 use crate::llite::File;
 use crate::locks::DataUse;
-use crate::mdc::{MdtAnswer, Pauses};
+use crate::mdc::MdtAnswer;
+use crate::outsiders::Pauses;
 use crate::patience::{self, to_the_end};
 use crate::sync::{lock, until};
 
@@ -42,12 +44,20 @@ pub(crate) struct Group {
     members: u32,
     /// The MDT is asked.
     asking: bool,
+    /// So many are about to join, and wait for nobody who may take for ever: others ask for nothing
+    /// meanwhile.
+    coming: u32,
 }
 
 impl Group {
     /// Whether there is nothing to be remembered.
     pub(crate) fn is_none(&self) -> bool {
-        self.gid == 0 && self.members == 0 && !self.asking
+        self.gid == 0 && self.members == 0 && !self.asking && self.coming == 0
+    }
+
+    /// Whether somebody is about to join one.
+    pub(crate) fn is_coming(&self) -> bool {
+        self.coming > 0
     }
 
     /// Which.
@@ -113,6 +123,22 @@ impl InGroup {
         let held = state.locks.iter_mut().find(|held| held.id == used.id()).ok_or(Errno::EIO)?;
         held.users += 1;
         Ok(Some(DataUse::of_group(inode, held.id)))
+    }
+}
+
+/// Somebody is about to join a group; over on drop.
+struct Coming<'a>(&'a Inode);
+
+impl<'a> Coming<'a> {
+    fn begin(inode: &'a Inode) -> Coming<'a> {
+        lock(&inode.state).group.coming += 1;
+        Coming(inode)
+    }
+}
+
+impl Drop for Coming<'_> {
+    fn drop(&mut self) {
+        self.0.update(|state| state.group.coming = state.group.coming.saturating_sub(1));
     }
 }
 
@@ -182,7 +208,7 @@ impl InodeState {
             return;
         }
         if self.cancels.is_empty() && !self.locks.iter().any(Held::is_group) {
-            self.group = Group::default();
+            self.group.gid = 0;
         }
     }
 }
@@ -237,9 +263,10 @@ impl Client {
     /// Takes part in a group, with its lock in use.
     async fn join(self: &Arc<Client>, file: &File, gid: u64) -> Result<DataUse> {
         let inode = &file.inode;
-        let mut pauses = Pauses::default();
+        let mut pauses = Pauses::uncounted();
         loop {
             let nonblock = file.group.nonblock.load(Ordering::Relaxed);
+            let coming = Coming::begin(inode);
             if lock(&inode.state).given.is_none() {
                 self.leave_data(inode).await;
             }
@@ -262,7 +289,10 @@ impl Client {
                 // It was not to be kept.
                 Some(None) => {}
                 None if nonblock => return Err(Errno::EAGAIN),
-                None => self.pause(&mut pauses).await?,
+                None => {
+                    drop(coming);
+                    self.pause(&mut pauses).await?;
+                }
             }
         }
     }
@@ -304,6 +334,12 @@ impl Client {
             self.hand_back(inode, &answer.grants).await;
         }
         Ok(Some(id))
+    }
+
+    /// Whether whoever reads or writes a file from here may do so beside a group.
+    pub fn is_beside_group(&self, fid: Fid) -> bool {
+        let inode = lock(&self.inodes).all.get(&fid).cloned();
+        inode.is_some_and(|inode| lock(&inode.state).locks.iter().any(Held::is_group))
     }
 
     /// Has an open file leave its group. When this returns the MDT knows it, if it was the last one here.
@@ -375,7 +411,7 @@ mod tests {
         let mut held = Held::new(LockId(1), (LockMode::Group, Ibits::DATA), Granted::new(0, 0));
         held.users = users;
         state.locks.push(held);
-        state.group = Group { gid: 7, members: users, asking: false };
+        state.group = Group { gid: 7, members: users, ..Group::default() };
         state
     }
 
@@ -397,16 +433,13 @@ mod tests {
     }
 
     #[test]
-    fn others_go_by_a_groups_lock_only_for_pages() {
+    fn others_go_by_a_groups_lock_whatever_they_do() {
         use crate::locks::Access::{Look, Read, Share, Write};
-        let mut state = grouped(1);
-        let held = &mut state.locks[0];
+        let state = grouped(1);
+        let held = &state.locks[0];
         for access in [Look, Read, Share, Write] {
-            assert!(!held.allows(access), "{access:?}");
+            assert!(held.allows(access), "{access:?}");
         }
-        assert!(held.lets_pages_in());
-        held.cancelling = true;
-        assert!(held.lets_pages_in() && !held.allows(Read));
         assert!(held.may_have_pages() && held.is_shared() && held.shares_writes());
     }
 }

@@ -172,19 +172,14 @@ impl Held {
         self.mode == LockMode::Group
     }
 
-    /// Whether data may be read or written under it, by those who belong to no group.
+    /// Whether data may be read or written under it. Under a group's anybody may, whether or not he
+    /// belongs to it: see [`crate::group`].
     pub(crate) fn allows(&self, access: Access) -> bool {
-        self.mode.covers(LockMode::Pw)
+        self.is_group()
+            || self.mode.covers(LockMode::Pw)
             || matches!(access, Access::Read | Access::Look) && self.readable
             || access == Access::Share && self.mode == LockMode::Cw
             || access == Access::Look && matches!(self.mode, LockMode::Cr | LockMode::Cw)
-    }
-
-    /// Whether somebody who belongs to no group, and reads or writes pages, goes by it. By a group's, and
-    /// always: his pages are locked meanwhile, a member's write drops pages before it is sent, and the
-    /// kernel drops them all when the lock is given back. Both would wait for him, and he for both.
-    pub(crate) fn lets_pages_in(&self) -> bool {
-        self.is_group()
     }
 }
 

@@ -20,7 +20,7 @@
 //! | `known_names` | what cannot be in a directory that this client has made or read |
 //! | `fids` | FIDs out of granted sequences |
 //! | `given` | files that the kernel reads and writes itself |
-//! | `group` | group locks: the data of a file for those who work together |
+//! | `group`, `outsiders` | group locks: the data of a file for those who work together, and who waits |
 //! | `glimpse` | others look at what is written from here |
 //! | `file_locks` | locks of programs: flock(2) and fcntl(2) |
 //! | `stats`, `inspect` | what was counted, and what can be set, from outside |
@@ -58,6 +58,7 @@ mod lru;
 mod mdc;
 mod open_cache;
 mod osc;
+mod outsiders;
 mod patience;
 mod port;
 mod rare;
@@ -78,7 +79,7 @@ pub use given::Way;
 pub use inspect::{Census, ImportInfo, ImportState};
 pub use llite::{Entry, Known, Listing, OpenHow, Opened, SpaceTotal, Striping, TargetState};
 pub use lru::{INODES_DEFAULT, LRU_MAX_AGE_MS, LruInfo};
-pub use patience::Patience;
+pub use patience::{Patience, hearing};
 pub use port::{KernelInval, Port, Task};
 pub use readahead::{READ_AHEAD_MAX, ReadAheadStats};
 pub use statahead::{STATAHEAD_MAX, StataheadStats};

@@ -27,6 +27,7 @@ use sateen_wire::{
 use crate::client::Client;
 use crate::held::{Granted, Held, Leaving, Served};
 use crate::inode::{Inode, InodeState};
+use crate::outsiders::Pauses;
 use crate::patience::{self, Patience, to_the_end};
 use crate::port::KernelInval;
 use crate::stats::Verb;
@@ -84,15 +85,20 @@ impl DataUse {
         DataUse { inode: inode.clone(), id, group: true }
     }
 
-    /// The same of one that was found in this state: for pages it may be a group's.
-    fn found(inode: &Arc<Inode>, id: LockId, pages: bool, state: &InodeState) -> DataUse {
-        let is_it = |held: &Held| held.id == id && held.is_group();
-        let group = pages && state.locks.iter().any(is_it);
+    /// The same of one that was found.
+    fn found(inode: &Arc<Inode>, FoundLock { id, group }: FoundLock) -> DataUse {
         DataUse { inode: inode.clone(), id, group }
     }
 }
 
 impl InodeState {
+    /// Whether there is a lock for this that stays.
+    pub(crate) fn allows(&self, access: Access) -> bool {
+        self.locks
+            .iter()
+            .any(|held| !held.cancelling && held.bits.contains(Ibits::DATA) && held.allows(access))
+    }
+
     /// Puts the lock for writing data to use, if there is one: `Some(None)` if there is none,
     /// and `None` while it is being given back.
     pub(crate) fn use_quietly(&mut self) -> Option<Option<LockId>> {
@@ -198,8 +204,25 @@ pub(crate) enum Access {
 /// Bytes that are read or written: offset and length, or all of the file.
 pub(crate) type Range = Option<(u64, u64)>;
 
+/// A lock that is put to use.
+#[derive(Debug, Clone, Copy)]
+struct FoundLock {
+    id: LockId,
+    /// It is a group's.
+    group: bool,
+}
+
+impl FoundLock {
+    /// It is used once more.
+    fn of(held: &mut Held) -> FoundLock {
+        held.users += 1;
+        held.pages = true;
+        FoundLock { id: held.id, group: held.is_group() }
+    }
+}
+
 enum Found {
-    Use(LockId),
+    Use(FoundLock),
     /// For those before to end.
     Drains,
     /// For the kernel to drop pages that others have brought.
@@ -218,38 +241,35 @@ impl Tired {
     const OF_ALL: Tired = Tired { drains: true, waits: true };
 }
 
-/// With `pages` for one whom the kernel may wait for when it drops pages.
-fn find_data(
-    state: &mut InodeState,
-    (access, pages): (Access, bool),
-    range: Range,
-    tired: Tired,
-) -> Found {
-    let fits = |held: &&mut Held| {
-        held.bits.contains(Ibits::DATA) && (held.allows(access) || pages && held.lets_pages_in())
-    };
+fn find_data(state: &mut InodeState, access: Access, range: Range, tired: Tired) -> Found {
+    let fits = |held: &&mut Held| held.bits.contains(Ibits::DATA) && held.allows(access);
     // One that is given back is the last choice.
     // So is one that others have, too, under which less is known.
     let last = |held: &&mut Held| (held.cancelling, held.is_shared());
     match state.locks.iter_mut().filter(fits).min_by_key(last) {
-        Some(held) if !held.cancelling => {
-            held.users += 1;
-            held.pages = true;
-            Found::Use(held.id)
-        }
+        Some(held) if !held.cancelling => Found::Use(FoundLock::of(held)),
         // The kernel waits for nobody who reads or writes under it: it is as good as gone.
         Some(held) if !held.may_have_pages() && held.is_shared() && tired.drains => Found::None,
         Some(held) if !held.may_have_pages() && held.is_shared() => Found::Drains,
         Some(held) if held.is_draining() && !tired.drains => Found::Drains,
         Some(held) if held.rounds() > 1 && !held.is_draining() && !tired.waits => Found::Wait,
         Some(held) => {
-            held.users += 1;
-            held.pages = true;
             held.busy().served.add(range);
-            Found::Use(held.id)
+            Found::Use(FoundLock::of(held))
         }
         None => Found::None,
     }
+}
+
+/// What a question for a lock has brought.
+#[derive(Debug)]
+enum Got {
+    /// The lock, in use.
+    Lock(DataUse),
+    /// One that was not to be kept.
+    Nothing,
+    /// A group has the file.
+    Grouped,
 }
 
 /// A lock that was asked for, and what came of it.
@@ -257,8 +277,7 @@ fn find_data(
 enum Asked {
     #[default]
     Waiting,
-    /// The lock in use, or `None` if it was not to be kept.
-    Answered(Result<Option<DataUse>>),
+    Answered(Result<Got>),
     /// Another lock came first.
     Abandoned,
 }
@@ -328,30 +347,28 @@ impl Client {
         access: Access,
         range: Range,
     ) -> Result<DataUse> {
-        self.use_data_for(inode, (access, false), range).await
+        self.use_data_after(inode, access, range, &mut Pauses::default()).await
     }
 
-    /// The same; with `pages` for one whom the kernel may wait for when it drops pages.
+    /// The same, with these pauses while a group has the file.
     ///
     /// # Errors
     /// As [`Client::use_data`].
-    pub(crate) async fn use_data_for(
+    pub(crate) async fn use_data_after(
         self: &Arc<Client>,
         inode: &Arc<Inode>,
-        (access, pages): (Access, bool),
+        access: Access,
         range: Range,
+        pauses: &mut Pauses,
     ) -> Result<DataUse> {
         loop {
-            if let Some(id) = self.find_data(inode, (access, pages), range).await {
+            if let Some(found) = self.find_data(inode, access, range).await {
                 self.count(Verb::LockHit);
-                return Ok(match pages {
-                    true => DataUse::found(inode, id, pages, &lock(&inode.state)),
-                    false => DataUse::new(inode, id),
-                });
+                return Ok(DataUse::found(inode, found));
             }
             let asked = Arc::new(Mutex::new(Asked::Waiting));
-            let _asking = self.ask_data(inode, access, asked.clone());
-            let used = until(
+            let asking = self.ask_data(inode, access, asked.clone());
+            let got = until(
                 &inode.state,
                 |state| &mut state.waiters,
                 |state| {
@@ -362,9 +379,7 @@ impl Client {
                         };
                         return Some(answer);
                     }
-                    let all = Tired::OF_ALL;
-                    let found = find_data(state, (access, pages), range, all);
-                    let Found::Use(id) = found else {
+                    let Found::Use(found) = find_data(state, access, range, Tired::OF_ALL) else {
                         if !patience::is_over() {
                             return None;
                         }
@@ -372,30 +387,28 @@ impl Client {
                         return Some(Err(Errno::EINTR));
                     };
                     *asked = Asked::Abandoned;
-                    Some(Ok(Some(DataUse::found(inode, id, pages, state))))
+                    Some(Ok(Got::Lock(DataUse::found(inode, found))))
                 },
             )
             .await;
-            if let Some(used) = used? {
-                return Ok(used);
+            drop(asking);
+            match got? {
+                Got::Lock(used) => return Ok(used),
+                Got::Nothing => {}
+                Got::Grouped => self.pause_for_data(inode, access, pauses).await?,
             }
         }
     }
 
     /// Puts a lock to use that is there, if there is one.
-    async fn find_data(
-        &self,
-        inode: &Inode,
-        access: (Access, bool),
-        range: Range,
-    ) -> Option<LockId> {
+    async fn find_data(&self, inode: &Inode, access: Access, range: Range) -> Option<FoundLock> {
         let (mut drains, mut waits) = (None, None);
         let mut tired = Tired::default();
         poll_fn(|context| {
             let mut state = lock(&inode.state);
             loop {
                 let (patience, tired_of) = match find_data(&mut state, access, range, tired) {
-                    Found::Use(id) => return Poll::Ready(Some(id)),
+                    Found::Use(found) => return Poll::Ready(Some(found)),
                     Found::None => return Poll::Ready(None),
                     Found::Drains => {
                         // In the next round it waits anew, or all who have waited here would be
@@ -450,25 +463,30 @@ impl Client {
         Asking(patience)
     }
 
-    async fn enqueue_data(
-        self: &Arc<Client>,
-        inode: &Arc<Inode>,
-        access: Access,
-    ) -> Result<Option<DataUse>> {
+    async fn enqueue_data(self: &Arc<Client>, inode: &Arc<Inode>, access: Access) -> Result<Got> {
         let mode = until(
             &inode.state,
             |state| &mut state.waiters,
             |state| {
-                if state.cancels.is_empty() {
-                    return Some(Ok(state.mode_for(access)));
+                if state.allows(access) {
+                    return Some(Ok(None));
+                }
+                // Who is about to join a group has given back all there was, and would have to do so again.
+                if state.cancels.is_empty() && !state.group.is_coming() {
+                    return Some(Ok(Some(state.mode_for(access))));
                 }
                 patience::is_over().then_some(Err(Errno::EINTR))
             },
         )
         .await?;
+        let Some(mode) = mode else { return Ok(Got::Nothing) };
         let request = MdtRequest::Enqueue { fid: inode.fid, mode, bits: Ibits::DATA };
         let reply = self.mdt_pinned(inode.fid, request).await?;
-        let MdtReply::Inode { attr } = reply.body else { return Err(Errno::EPROTO) };
+        let attr = match reply.body {
+            MdtReply::Inode { attr } => attr,
+            MdtReply::Grouped => return Ok(Got::Grouped),
+            _ => return Err(Errno::EPROTO),
+        };
         let stamp = reply.stamp;
         let ours = {
             let mut state = lock(&inode.state);
@@ -485,10 +503,10 @@ impl Client {
         };
         let Some((id, allowed)) = ours else {
             self.hand_back(inode, &reply.grants).await;
-            return Ok(None);
+            return Ok(Got::Nothing);
         };
         let used = DataUse::new(inode, id);
-        Ok(allowed.then_some(used))
+        Ok(if allowed { Got::Lock(used) } else { Got::Nothing })
     }
 
     /// Gives back what came too late to be believed, before another is asked for: the MDT takes
@@ -731,7 +749,7 @@ mod tests {
     }
 
     fn find(state: &mut InodeState, range: Range, tired: Tired) -> &'static str {
-        match find_data(state, (Access::Read, false), range, tired) {
+        match find_data(state, Access::Read, range, tired) {
             Found::Use(_) => "use",
             Found::Drains => "drains",
             Found::Wait => "wait",

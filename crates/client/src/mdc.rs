@@ -1,8 +1,6 @@
 //! Typed requests to MDTs.
 
-use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::Poll;
 
 use sateen_types::{Errno, Fid, Result, seq};
 use sateen_wire::{Bulk, GROUPS, Grants, MdtReply, MdtRequest, ReplyBody, Request};
@@ -10,31 +8,17 @@ use sateen_wire::{Bulk, GROUPS, Grants, MdtReply, MdtRequest, ReplyBody, Request
 use crate::client::Client;
 use crate::fids::Draw;
 use crate::import::{Answer, Import, InUse, WAITED_FOR};
-use crate::patience;
+use crate::outsiders::Pauses;
 
 /// How long, and how often, it is waited for that a program which has ended is closed: 500 ms.
 const RUNNING_PAUSE_NS: u64 = 10_000_000;
 const RUNNING_TRIES: u32 = 50;
-/// What a group is in the way of is asked again after 10 ms, and each time after twice as long, but for
-/// 1 s at most: people decide when it is over.
-const GROUPED_NS: u64 = 10_000_000;
-const GROUPED_MAX_NS: u64 = 1_000_000_000;
-
-/// Pauses between questions to an MDT that has answered that a group is in the way.
-#[derive(Debug)]
-pub(crate) struct Pauses(u64);
-
-impl Default for Pauses {
-    fn default() -> Pauses {
-        Pauses(GROUPED_NS)
-    }
-}
 
 /// Who is told himself that a group is in the way, because he has something to let go of meanwhile, or
-/// does not want to wait.
+/// does not want to wait, or may get a lock otherwise.
 const fn hears_of_groups(request: &MdtRequest) -> bool {
     match request {
-        MdtRequest::EnqueueGroup { .. } => true,
+        MdtRequest::EnqueueGroup { .. } | MdtRequest::Enqueue { .. } => true,
         MdtRequest::Open { flags, .. } => flags.truncate,
         _ => false,
     }
@@ -187,21 +171,6 @@ impl Client {
                 (None, _) => return Err((Errno::EPROTO, stamp)),
             }
         }
-    }
-
-    /// Waits before the MDT is asked again whether a group is in the way still.
-    ///
-    /// # Errors
-    /// `EINTR` if nobody waits any more.
-    pub(crate) async fn pause(&self, pauses: &mut Pauses) -> Result<()> {
-        let mut sleep = self.port.sleep(pauses.0);
-        pauses.0 = (pauses.0 * 2).min(GROUPED_MAX_NS);
-        poll_fn(|context| match sleep.as_mut().poll(context) {
-            Poll::Ready(()) => Poll::Ready(Ok(())),
-            Poll::Pending if patience::is_over() => Poll::Ready(Err(Errno::EINTR)),
-            Poll::Pending => Poll::Pending,
-        })
-        .await
     }
 
     /// Whether the MDT of `fid` has group locks.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use bytes::Bytes;
-use sateen_client::{AtimePolicy, Client};
+use sateen_client::{AtimePolicy, Client, hearing};
 use sateen_fuse::{Caps, Filesystem, KernelOffer, Look, MountFlags, Op, ROOT_INO, Reply, Request};
 use sateen_reactor::Executor;
 use sateen_types::{Errno, Fid};
@@ -138,7 +138,7 @@ impl KernelFs {
             fcntl_locks: Arc::default(),
             nonblock: Arc::default(),
             root: Fid::ROOT,
-            interrupts: Interrupts::new(None, false),
+            interrupts: Interrupts::new(None, false, Executor::default()),
             keeps_names,
             lookers: None,
             given: None,
@@ -183,14 +183,16 @@ impl KernelFs {
     /// them can be interrupted.
     #[must_use]
     pub fn interruptible(self, sleep: Sleep) -> KernelFs {
-        KernelFs { interrupts: Interrupts::new(Some(sleep), true), ..self }
+        let interrupts = Interrupts::new(Some(sleep), true, self.executor.clone());
+        KernelFs { interrupts, ..self }
     }
 
-    /// The same, of one whose targets are always there: programs wait for long only for locks that
-    /// others have, and that can be interrupted.
+    /// The same, of one whose targets are always there: programs wait for long only for locks and files
+    /// that others have, and that can be interrupted.
     #[must_use]
     pub fn interruptible_locks(self, sleep: Sleep) -> KernelFs {
-        KernelFs { interrupts: Interrupts::new(Some(sleep), false), ..self }
+        let interrupts = Interrupts::new(Some(sleep), false, self.executor.clone());
+        KernelFs { interrupts, ..self }
     }
 
     /// A request whose program may stop waiting for it, if it is one.
@@ -213,7 +215,13 @@ impl KernelFs {
         let Entered { reply, patience, early, watch } =
             self.interrupts.begin(asker, &request.op, reply);
         let Some(patience) = patience else {
-            return self.executor.spawn(Box::pin(call.run(request, long, reply)));
+            if !self.interrupts.may_come_late(&request.op) {
+                return self.executor.spawn(Box::pin(call.run(request, long, reply)));
+            }
+            let interrupts = self.interrupts.clone();
+            let reads = matches!(request.op, Op::Read { .. });
+            let enter = move || interrupts.begin_late(asker, reads);
+            return self.executor.spawn(Box::pin(hearing(call.run(request, long, reply), enter)));
         };
         if early {
             self.executor.spawn(Box::pin(self.interrupts.clone().look_after(unique)));

@@ -16,20 +16,27 @@
 //! (answered with `EINTR`, while the verb goes on without anybody who waits for it); its verb
 //! ends, and it is removed. An INTERRUPT may overtake its request.
 //!
+//! Who waits for a group that has a file is like the others, but where targets are always there nobody is
+//! entered for that: only when its verb begins to wait ([`Interrupts::begin_late`]). The verb then ends by
+//! itself, and answers.
+//!
 //! Over io_uring it may also never come: of a signal that arrives when a queue has been given the
 //! request, and before the queue's thread has taken it, the kernel tells nobody. So whoever has
-//! waited there for [`PATIENCE`] is looked at once a second, told of or not.
+//! waited there for [`PATIENCE`] is looked at once a second, told of or not. So is who reads, because a
+//! request that fills pages is nobody's: the kernel lets its program go without it, and it would wait on.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::io::ErrorKind;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use sateen_client::Patience;
 use sateen_fuse::{Op, Reply, Revoker};
+use sateen_reactor::Executor;
 use sateen_types::Errno;
 
-use crate::requests::{F_UNLCK, waits_for_group};
+use crate::requests::{F_UNLCK, WRITE_CACHE, waits_for_group};
 
 /// How long a program with a handler waits before its signal ends that: 1 s.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -76,6 +83,17 @@ struct Signals {
 }
 
 impl Signals {
+    /// Whether a thread is gone.
+    fn are_over(thread: u32) -> bool {
+        let status = |of: u32| std::fs::read_to_string(format!("/proc/{of}/status"));
+        match status(thread) {
+            _ if thread == 0 => false,
+            Ok(status) => status.contains("\nState:\tZ") || status.contains("\nState:\tX"),
+            // Where others' programs cannot be seen that of number 1 cannot either.
+            Err(error) => error.kind() == ErrorKind::NotFound && status(1).is_ok(),
+        }
+    }
+
     fn parse(status: &str) -> Signals {
         let mut signals = Signals::default();
         for line in status.lines() {
@@ -125,8 +143,11 @@ impl Signals {
 struct Waiting {
     thread: u32,
     since: Instant,
-    revoker: Revoker,
+    /// `None` of one whose verb answers.
+    revoker: Option<Revoker>,
     patience: Arc<Patience>,
+    /// It may fill pages, for which nobody waits when its program is gone.
+    reads: bool,
     /// Any signal ends it.
     at_once: bool,
     /// The kernel may not tell of a signal.
@@ -148,13 +169,17 @@ impl Waiting {
 
     /// Nobody waits any more.
     fn let_go(&self) {
-        if self.revoker.revoke(Errno::EINTR.raw()) {
+        let revoke = |revoker: &Revoker| revoker.revoke(Errno::EINTR.raw());
+        if self.revoker.as_ref().is_none_or(revoke) {
             self.patience.end();
         }
     }
 
-    /// Whether it has lasted so long that a signal would end it, and there is one.
+    /// Whether it has lasted so long that a signal would end it, and there is one, or nobody waits.
     fn has_signal(&self) -> bool {
+        if self.reads && Signals::are_over(self.thread) {
+            return true;
+        }
         let signals = Signals::seen(self.thread).unwrap_or_default();
         signals.wish() != Wish::Wait || self.at_once && signals.any()
     }
@@ -169,6 +194,25 @@ pub(crate) struct Entered {
     pub(crate) early: bool,
     /// Somebody has to [`Interrupts::watch`] from now on.
     pub(crate) watch: bool,
+}
+
+/// A request that was entered because its verb waits for people; it is removed on drop.
+pub(crate) struct Late {
+    interrupts: Arc<Interrupts>,
+    unique: u64,
+    patience: Arc<Patience>,
+}
+
+impl AsRef<Patience> for Late {
+    fn as_ref(&self) -> &Patience {
+        &self.patience
+    }
+}
+
+impl Drop for Late {
+    fn drop(&mut self) {
+        self.interrupts.end(self.unique);
+    }
 }
 
 #[derive(Default)]
@@ -186,6 +230,7 @@ pub(crate) struct Interrupts {
     sleep: Option<Sleep>,
     /// Programs may wait for long for anything, and not only for locks of others.
     for_anything: bool,
+    executor: Executor,
 }
 
 /// Whether it waits for a lock that another program, or a group, may have for ever. Giving one back does not,
@@ -194,10 +239,34 @@ pub(crate) fn waits_for_lock(op: &Op) -> bool {
     matches!(op, Op::Setlk { wait: true, lock, .. } if lock.kind != F_UNLCK) || waits_for_group(op)
 }
 
+/// Whether it may meet a group that has a file, and somebody waits for it. Nobody does for what the kernel
+/// writes of its pages, which would be lost.
+fn may_meet_groups(op: &Op) -> bool {
+    match op {
+        Op::Write { write_flags, .. } => write_flags & WRITE_CACHE == 0,
+        Op::Read { .. }
+        | Op::Open { .. }
+        | Op::Create { .. }
+        | Op::Setattr { .. }
+        | Op::Fallocate { .. }
+        | Op::Lseek { .. } => true,
+        _ => false,
+    }
+}
+
 impl Interrupts {
-    /// Those of a mount whose programs wait for long `for_anything`, or only for locks.
-    pub(crate) fn new(sleep: Option<Sleep>, for_anything: bool) -> Arc<Interrupts> {
-        Arc::new(Interrupts { state: Mutex::default(), sleep, for_anything })
+    /// Those of a mount whose programs wait for long `for_anything`, or only for locks and groups.
+    pub(crate) fn new(
+        sleep: Option<Sleep>,
+        for_anything: bool,
+        executor: Executor,
+    ) -> Arc<Interrupts> {
+        Arc::new(Interrupts { state: Mutex::default(), sleep, for_anything, executor })
+    }
+
+    /// Whether somebody may begin to wait for long, though it was not entered.
+    pub(crate) fn may_come_late(&self, op: &Op) -> bool {
+        self.sleep.is_some() && may_meet_groups(op)
     }
 
     /// Whether somebody may wait for long for the answer, and can be let go without one.
@@ -216,20 +285,59 @@ impl Interrupts {
         if !self.may_be_given_up(op) {
             return Entered { reply, patience: None, early: false, watch: false };
         }
-        let untold = reply.may_miss_interrupts() && self.sleep.is_some();
+        let reads = matches!(op, Op::Read { .. });
+        let untold = (reply.may_miss_interrupts() || reads) && self.sleep.is_some();
         let (reply, revoker) = reply.revocable();
         let patience = Arc::new(Patience::default());
-        let since = Instant::now();
-        let at_once = waits_for_lock(op);
-        let waiting =
-            Waiting { thread, since, revoker, patience: patience.clone(), at_once, untold };
+        let waiting = Waiting {
+            thread,
+            since: Instant::now(),
+            revoker: Some(revoker),
+            patience: patience.clone(),
+            reads,
+            at_once: waits_for_lock(op),
+            untold,
+        };
+        let (early, watch) = self.enter(unique, waiting);
+        Entered { reply, patience: Some(patience), early, watch }
+    }
+
+    /// Enters a request whose verb has begun to wait for people. Its signals may have come before.
+    pub(crate) fn begin_late(
+        self: Arc<Interrupts>,
+        (unique, thread): (u64, u32),
+        reads: bool,
+    ) -> Late {
+        let patience = Arc::new(Patience::default());
+        let waiting = Waiting {
+            thread,
+            since: Instant::now(),
+            revoker: None,
+            patience: patience.clone(),
+            reads,
+            at_once: false,
+            untold: true,
+        };
+        let (early, watch) = self.enter(unique, waiting);
+        if early {
+            self.executor.spawn(Box::pin(self.clone().look_after(unique)));
+        }
+        if watch {
+            self.executor.spawn(Box::pin(self.clone().watch()));
+        }
+        Late { interrupts: self, unique, patience }
+    }
+
+    /// Whether it was interrupted before, and whether somebody has to watch from now on.
+    fn enter(&self, unique: u64, waiting: Waiting) -> (bool, bool) {
         let mut state = self.state();
+        let untold = waiting.untold;
         state.waiting.insert(unique, Arc::new(waiting));
         let early = state.early.iter().position(|other| *other == unique);
         let early = early.and_then(|at| state.early.remove(at)).is_some();
         let watch = untold && !state.watched;
         state.watched |= untold;
-        Entered { reply, patience: Some(patience), early, watch }
+        (early, watch)
     }
 
     /// The verb of a request has ended.
@@ -335,7 +443,7 @@ mod tests {
     #[test]
     fn an_interrupt_may_overtake_its_request() {
         let sleep: Sleep = Arc::new(|_| Box::pin(core::future::pending()));
-        let interrupts = Interrupts::new(Some(sleep), true);
+        let interrupts = Interrupts::new(Some(sleep), true, Executor::default());
         let begin = |unique| {
             let (reply, cell) = Reply::capture(0);
             let entered = interrupts.begin((unique, 0), &Op::Statfs { ino: 1 }, reply);
@@ -350,15 +458,44 @@ mod tests {
         let (reply, cell, early) = begin(6);
         assert!(!early);
         let waiting = interrupts.state().waiting.get(&6).cloned().unwrap();
-        assert!(waiting.revoker.revoke(Errno::EINTR.raw()));
-        assert!(!waiting.revoker.revoke(Errno::EINTR.raw()), "once");
+        let revoker = waiting.revoker.as_ref().unwrap();
+        assert!(revoker.revoke(Errno::EINTR.raw()));
+        assert!(!revoker.revoke(Errno::EINTR.raw()), "once");
         assert!(reply.claim().is_none(), "whoever works on it takes back what it has");
         assert_eq!(cell.lock().unwrap().as_ref().map(|answer| answer.errno), Some(4));
     }
 
     #[test]
+    fn who_begins_to_wait_for_people_is_entered_then() {
+        let sleep: Sleep = Arc::new(|_| Box::pin(core::future::pending()));
+        let interrupts = Interrupts::new(Some(sleep), false, Executor::default());
+        let seek = Op::Lseek { ino: 1, fh: 1, offset: 0, whence: 3 };
+        assert!(!interrupts.may_be_given_up(&seek) && interrupts.may_come_late(&seek));
+        assert!(!interrupts.may_come_late(&Op::Statfs { ino: 1 }));
+        // The kernel has told of a signal before, and of this process there is none.
+        assert!(!interrupts.is_here(4));
+        let late = interrupts.clone().begin_late((4, std::process::id()), false);
+        assert!(interrupts.is_here(4) && interrupts.state().early.is_empty());
+        let waiting = interrupts.state().waiting.get(&4).cloned().unwrap();
+        assert!(!waiting.look() && !waiting.has_signal());
+        drop((late, waiting));
+        assert!(!interrupts.is_here(4));
+        // What fills pages is nobody's when its program is gone.
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        while !Signals::are_over(child.id()) {
+            std::thread::yield_now();
+        }
+        let gone = (6, child.id());
+        let late = interrupts.clone().begin_late(gone, true);
+        assert!(interrupts.state().waiting.get(&6).unwrap().has_signal());
+        drop(late);
+        child.wait().unwrap();
+        assert!(Signals::are_over(gone.1) && !Signals::are_over(0));
+    }
+
+    #[test]
     fn any_signal_ends_the_wait_for_a_programs_lock() {
-        let interrupts = Interrupts::new(None, false);
+        let interrupts = Interrupts::new(None, false, Executor::default());
         let begin = |unique, op: Op| {
             let (reply, cell) = Reply::capture(0);
             let Entered { reply, patience, .. } =

@@ -32,6 +32,7 @@ use crate::fs::{Atime, Durable, Locking};
 use crate::given::GivenFiles;
 use crate::virtual_xattr;
 use crate::xattr_names;
+pub(crate) use data::WRITE_CACHE;
 pub(crate) use ioctl::waits_for_group;
 pub(crate) use locks::F_UNLCK;
 use words::{changed_by, directories_of, set_attr, umask_of, verb_of};

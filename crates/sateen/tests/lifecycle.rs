@@ -8,6 +8,8 @@ mod again;
 mod ends;
 #[path = "lifecycle/full.rs"]
 mod full;
+#[path = "lifecycle/groups.rs"]
+mod groups;
 #[path = "lifecycle/interrupted.rs"]
 mod interrupted;
 #[path = "lifecycle/left_behind.rs"]

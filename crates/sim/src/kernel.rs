@@ -68,6 +68,8 @@ struct State {
     overtaken: BTreeSet<u64>,
     dropping: Vec<Dropping>,
     hits: u64,
+    /// Calls that join a group: under way, and all there were.
+    joining: (u64, u64),
 }
 
 /// The kernel of one client's node.
@@ -422,7 +424,20 @@ impl Kernel {
     /// Joins a group, and waits for that.
     pub(crate) async fn lock_group(&self, handle: Handle, gid: u64) -> Result<()> {
         let _used = self.hold(handle.fid);
-        self.client.lock_group(handle.id, gid).await
+        {
+            let joining = &mut lock(&self.state).joining;
+            *joining = (joining.0 + 1, joining.1 + 1);
+        }
+        let joined = self.client.lock_group(handle.id, gid).await;
+        lock(&self.state).joining.0 -= 1;
+        joined
+    }
+
+    /// `None` while programs of this kernel may belong to a group that has the file; else a number, which
+    /// is another as soon as one may have belonged to it since.
+    pub(crate) fn apart_from_groups(&self, fid: Fid) -> Option<u64> {
+        let (now, all) = lock(&self.state).joining;
+        (now == 0 && !self.client.is_beside_group(fid)).then_some(all)
     }
 
     /// Leaves it.

@@ -199,7 +199,7 @@ impl Client {
                 self.flush_for(&inode, set.mtime).await;
             }
             used = Some(match &file {
-                Some(file) => self.data_for(file, (Access::Write, false), None).await?,
+                Some(file) => self.data_for(file, Access::Write, None).await?,
                 None => self.use_data(&inode, Access::Write, None).await?,
             });
             setting = self.setting(&inode);

@@ -12,6 +12,7 @@ use crate::dirty::Write;
 use crate::inode::{Inode, InodeState};
 use crate::llite::files::File;
 use crate::locks::{Access, DataUse, Range};
+use crate::outsiders::Pauses;
 use crate::patience::{self, to_the_end};
 use crate::stats::Verb;
 use crate::sync::{lock, until};
@@ -257,7 +258,7 @@ impl Client {
     ) -> Result<BytesMut> {
         let file = self.file(handle)?;
         let range = Some((offset, u64::from(len)));
-        let used = self.data_for(&file, (Access::Read, true), range).await?;
+        let used = self.data_for(&file, Access::Read, range).await?;
         self.read_under(&file, used, (offset, len), buffer).await
     }
 
@@ -279,7 +280,7 @@ impl Client {
             Access::Share => Access::Look,
             _ => Access::Read,
         };
-        let used = self.data_for(&file, (access, false), Some(range)).await?;
+        let used = self.data_for(&file, access, Some(range)).await?;
         if !used.is_shared() || used.is_group() {
             return self.read_under(&file, used, (offset, len), buffer).await;
         }
@@ -323,17 +324,27 @@ impl Client {
         Ok((buffer, is_whole))
     }
 
-    /// The lock for one read or write through an open file: its group's, if it is a member of one. With
-    /// `pages` the kernel may wait for it when it drops pages.
+    /// The lock for one read or write through an open file: its group's, if it is a member of one.
     pub(crate) async fn data_for(
         self: &Arc<Client>,
         file: &File,
-        (access, pages): (Access, bool),
+        access: Access,
         range: Range,
+    ) -> Result<DataUse> {
+        self.data_after(file, access, range, &mut Pauses::default()).await
+    }
+
+    /// The same, with these pauses while a group has the file.
+    async fn data_after(
+        self: &Arc<Client>,
+        file: &File,
+        access: Access,
+        range: Range,
+        pauses: &mut Pauses,
     ) -> Result<DataUse> {
         match file.group.use_lock(&file.inode)? {
             Some(used) => Ok(used),
-            None => self.use_data_for(&file.inode, (access, pages), range).await,
+            None => self.use_data_after(&file.inode, access, range, pauses).await,
         }
     }
 
@@ -495,7 +506,9 @@ impl Client {
         // Where an append will lie is not known before there is a lock.
         let range = (!append).then_some((offset, data.len() as u64));
         let mut access = self.access_for(&file, range);
-        let mut used = self.data_for(&file, (access, pages), range).await?;
+        // What the kernel writes of its pages would be lost if it were refused.
+        let mut pauses = if pages { Pauses::uncounted() } else { Pauses::default() };
+        let mut used = self.data_after(&file, access, range, &mut pauses).await?;
         let at = (!append).then_some(offset);
         let mut moves = 0;
         let done = loop {
@@ -507,7 +520,7 @@ impl Client {
                 }
                 drop(used);
                 unless_emptying(self, &file.inode, |_| ()).await?;
-                used = self.data_for(&file, (access, pages), range).await?;
+                used = self.data_after(&file, access, range, &mut pauses).await?;
                 continue;
             }
             if used.is_shared() {
@@ -519,7 +532,7 @@ impl Client {
                 // Whoever cuts the file may wait for this lock.
                 drop(used);
                 unless_emptying(self, &file.inode, |_| ()).await?;
-                used = self.data_for(&file, (access, pages), range).await?;
+                used = self.data_after(&file, access, range, &mut pauses).await?;
                 continue;
             }
             let written = self.write_once(&file, &used, (at, data.clone()), era).await;

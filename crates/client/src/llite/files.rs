@@ -19,7 +19,7 @@ use crate::group::InGroup;
 use crate::inode::{Inode, InodeState};
 use crate::locks::DataUse;
 use crate::loss::{Asker, Loss};
-use crate::mdc::Pauses;
+use crate::outsiders::Pauses;
 use crate::patience::{self, to_the_end};
 use crate::readahead::Pattern;
 use crate::sync::{join_all, lock, until};

@@ -23,7 +23,7 @@ impl Client {
     pub async fn seek(self: &Arc<Client>, handle: u64, offset: u64, hole: bool) -> Result<u64> {
         let file = self.file(handle)?;
         let inode = &file.inode;
-        let used = self.data_for(&file, (Access::Read, false), None).await?;
+        let used = self.data_for(&file, Access::Read, None).await?;
         let size = self.size_now(inode, &used).await?;
         if offset >= size {
             return Err(Errno::ENXIO);
@@ -75,7 +75,7 @@ impl Client {
         }
         let end = offset.checked_add(len).filter(|end| *end <= FILE_BYTES_MAX);
         let end = end.ok_or(Errno::EFBIG)?;
-        let used = self.data_for(&file, (Access::Write, false), Some((offset, len))).await?;
+        let used = self.data_for(&file, Access::Write, Some((offset, len))).await?;
         let writing = Writing::begin(self, &file).await?;
         self.size_now(inode, &used).await?;
         self.recorded(inode).await?;

@@ -1,4 +1,5 @@
-//! Group locks: who joins, how members read and write, and that others wait without a request.
+//! Group locks: who joins, how members read and write, and that others wait without a request, or are
+//! served with the members of their client.
 
 use std::sync::Arc;
 
@@ -7,7 +8,7 @@ use sateen_client::OpenHow;
 use sateen_types::{Errno, Layout, Result};
 use sateen_wire::{
     Bulk, Header, Ibits, LockId, LockMode, MdtReply, MdtRequest, OstReply, OstRequest, Reply,
-    ReplyBody,
+    ReplyBody, SetAttr, TimeSet,
 };
 
 use crate::rig::{CRED, FILE, Rig, Verb, WRITE, attr, grant, reply};
@@ -107,7 +108,7 @@ fn who_finds_another_group_asks_again_or_not() {
 }
 
 #[test]
-fn a_member_writes_and_reads_in_as_many_objects_as_it_likes_and_others_wait() {
+fn a_member_writes_and_reads_in_as_many_objects_as_it_likes() {
     let rig = Rig::with_osts(2);
     let handle = member(&rig, WRITE);
     let client = rig.client.clone();
@@ -125,16 +126,6 @@ fn a_member_writes_and_reads_in_as_many_objects_as_it_likes_and_others_wait() {
         }
     }
     assert!(rig.is_silent());
-    // Who belongs to no group asks the MDT, and then waits here.
-    let other = opened(&rig, OpenHow { read: true, ..OpenHow::default() });
-    let client = rig.client.clone();
-    let mut read =
-        rig.begin(async move { client.read_past_cache(other, 0, 10, BytesMut::new()).await });
-    assert!(rig.poll(&mut read).is_none());
-    let (header, request) = rig.take_mdt();
-    assert!(matches!(request, MdtRequest::Enqueue { bits: DATA, .. }), "{request:?}");
-    rig.answer(&header, reply(MdtReply::Grouped, &[]));
-    assert!(rig.poll(&mut read).is_none() && rig.is_silent());
     // A member reads from the OSTs.
     let client = rig.client.clone();
     let mut look = rig
@@ -145,14 +136,84 @@ fn a_member_writes_and_reads_in_as_many_objects_as_it_likes_and_others_wait() {
     let whole = Reply::ok(ReplyBody::Ost(OstReply::Read { len: 5 }));
     rig.answer_with(&header, whole, Bulk::Buffer(BytesMut::from(&b"01234"[..])));
     assert_eq!(&rig.poll(&mut look).unwrap().unwrap()[..], b"01234");
-    // Who wants pages does not wait: a member's write would wait for them.
+}
+
+/// Reads past the pages.
+fn looks(rig: &Rig, handle: u64) -> Verb<Result<BytesMut>> {
     let client = rig.client.clone();
-    let mut pages = rig.begin(async move { client.read(other, 0, 10, BytesMut::new()).await });
-    assert!(rig.poll(&mut pages).is_none());
+    rig.begin(async move { client.read_past_cache(handle, 0, 10, BytesMut::new()).await })
+}
+
+/// The OST is asked, and answers.
+fn is_read(rig: &Rig, read: &mut Verb<Result<BytesMut>>) {
+    assert!(rig.poll(read).is_none());
     let (header, request) = rig.take_ost();
     assert!(matches!(request, OstRequest::Read { len: 10, .. }), "{request:?}");
     let whole = Reply::ok(ReplyBody::Ost(OstReply::Read { len: 10 }));
     rig.answer_with(&header, whole, Bulk::Buffer(BytesMut::from(&b"0123456789"[..])));
-    assert_eq!(&rig.poll(&mut pages).unwrap().unwrap()[..], b"0123456789");
+    assert_eq!(&rig.poll(read).unwrap().unwrap()[..], b"0123456789");
+}
+
+fn is_told_of_a_group(rig: &Rig) {
+    let (header, request) = rig.take_mdt();
+    assert!(matches!(request, MdtRequest::Enqueue { bits: DATA, .. }), "{request:?}");
+    rig.answer(&header, reply(MdtReply::Grouped, &[]));
+}
+
+fn reads() -> OpenHow {
+    OpenHow { read: true, ..OpenHow::default() }
+}
+
+#[test]
+fn all_of_a_members_client_are_served_as_it_is() {
+    let rig = Rig::with_osts(2);
+    let _member = member(&rig, WRITE);
+    let other = opened(&rig, reads());
+    is_read(&rig, &mut looks(&rig, other));
+    let client = rig.client.clone();
+    let mut pages = rig.begin(async move { client.read(other, 0, 10, BytesMut::new()).await });
+    is_read(&rig, &mut pages);
+    let client = rig.client.clone();
+    let set = SetAttr { mtime: Some(TimeSet::Now), ..SetAttr::default() };
+    let _touch = rig.start(async move { client.setattr(FILE, set, CRED).await });
+    let (_, request) = rig.take_mdt();
+    assert!(matches!(request, MdtRequest::SetAttr { .. }), "{request:?}");
+}
+
+#[test]
+fn so_many_wait_for_a_group_of_others_until_one_of_their_own_belongs_to_it() {
+    let rig = Rig::with_osts(2);
+    let other = opened(&rig, reads());
+    let mut reads: Vec<_> = (0..17).map(|_| looks(&rig, other)).collect();
+    let mut refused = Vec::new();
+    for read in &mut reads {
+        assert!(rig.poll(read).is_none());
+        is_told_of_a_group(&rig);
+        refused.extend(rig.poll(read));
+        assert!(rig.is_silent(), "it waits here, or not at all");
+    }
+    assert_eq!(refused, [Err(Errno::EBUSY)], "the last one");
+    reads.truncate(16);
+    // Who gives up makes room.
+    drop(reads.pop());
+    let mut read = looks(&rig, other);
     assert!(rig.poll(&mut read).is_none());
+    is_told_of_a_group(&rig);
+    assert!(rig.poll(&mut read).is_none());
+    rig.time_passes();
+    assert!(rig.poll(&mut read).is_none());
+    is_told_of_a_group(&rig);
+    let handle = opened(&rig, WRITE);
+    let mut join = joins(&rig, handle, 7);
+    assert!(rig.poll(&mut join).is_none());
+    let (asked, _) = take_group(&rig);
+    // Meanwhile nobody asks for what would have to be given back for the group.
+    let mut late = looks(&rig, other);
+    assert!(rig.poll(&mut late).is_none() && rig.is_silent());
+    granted(&rig, &asked);
+    assert_eq!(rig.poll(&mut join), Some(Ok(())));
+    for read in reads.iter_mut().chain([&mut read, &mut late]) {
+        is_read(&rig, read);
+    }
+    assert!(rig.is_silent());
 }

@@ -16,7 +16,7 @@ const FRAGMENT_BYTES: u64 = 4096;
 const SEEK_DATA: u32 = 3;
 const SEEK_HOLE: u32 = 4;
 /// The bytes come from pages (`FUSE_WRITE_CACHE`).
-const WRITE_CACHE: u32 = 1;
+pub(crate) const WRITE_CACHE: u32 = 1;
 /// The WRITE must take set-id bits away (`FUSE_WRITE_KILL_SUIDGID`).
 const WRITE_KILL_SUIDGID: u32 = 4;
 

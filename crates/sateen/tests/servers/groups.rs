@@ -1,5 +1,6 @@
 //! Group locks of programs on two mounts, by both kinds of ioctl: who joins and who does not, that
-//! everybody else waits and can look all the same, and what ends a group.
+//! everybody else waits and can look all the same, and what ends a group; that nobody waits on the mounts
+//! of members, or their kernels would have members wait, too; and that not too many do elsewhere.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
@@ -33,6 +34,7 @@ while (my $line = <STDIN>) {
     elsif ($what eq "lock_field") { $done = ioctl($file, 0x4008669e, $number + 0) }
     elsif ($what eq "write") { sysseek($file, $number, 0); $done = syswrite($file, $text x 500) }
     elsif ($what eq "cut") { $done = truncate($file, $number) ? 1 : undef }
+    elsif ($what eq "read") { sysseek($file, $number, 0); $done = sysread($file, $text, 1000) }
     else { $done = undef }
     print defined $done ? "ok\n" : "error " . ($! + 0) . "\n";
 }
@@ -41,6 +43,7 @@ while (my $line = <STDIN>) {
 const EFAULT: &str = "error 14";
 const EAGAIN: &str = "error 11";
 const EINVAL: &str = "error 22";
+const EBUSY: &str = "error 16";
 const PATIENCE: Duration = Duration::from_secs(60);
 const A_WHILE: Duration = Duration::from_millis(300);
 
@@ -194,4 +197,106 @@ fn who_waits_for_a_group_can_be_killed() {
     // Neither has anything of it.
     let mut b = Member::new(&path, false);
     assert_eq!((a.does("unlock 7"), b.does("lock 9")), ("ok".into(), "ok".into()));
+}
+
+/// What people do to a file from a shell, of which a kernel holds the inode's lock meanwhile.
+const COMMANDS: [&str; 7] = [
+    "touch f",
+    "touch -d 2001-01-01 f",
+    "truncate -s 90000 f",
+    "echo x >> f",
+    "fallocate -l 120000 f",
+    "fallocate -p -o 8192 -l 4096 f",
+    "dd if=/dev/zero of=f bs=4096 count=1 seek=40 conv=notrunc status=none",
+];
+
+fn begin(folder: &Path, command: &str) -> Child {
+    Command::new("sh").args(["-c", command]).current_dir(folder).spawn().unwrap()
+}
+
+/// Waits for a program to end; whether it went well.
+fn ends(child: &mut Child, what: &str) -> bool {
+    let mut ended = None;
+    until(what, || {
+        ended = child.try_wait().unwrap();
+        ended.is_some()
+    });
+    ended.unwrap().success()
+}
+
+#[test]
+fn nobody_waits_on_a_mount_whose_members_would_wait_for_him() {
+    if !can_mount() {
+        return;
+    }
+    let mut cluster = Cluster::new(BINARY, "group-beside");
+    let (_mds, _oss) = cluster.start();
+    let (one, two) = (cluster.mount("one"), cluster.mount("two"));
+    a_file(&one, "f");
+    let (path, beside) = (one.join("f"), two.join("f"));
+    let mut a = Member::new(&path, false);
+    let mut b = Member::new(&beside, false);
+    assert_eq!((a.does("lock 7"), b.does("lock 7")), ("ok".into(), "ok".into()));
+    for command in COMMANDS {
+        let mut outsider = begin(&one, command);
+        // Into the file, beyond its end, and beyond that of whatever the outsider does.
+        for words in ["write 0 aa", "write 85000 aa", "write 200000 aa", "cut 85000"] {
+            assert_eq!(a.does(words), "ok", "beside {command}");
+        }
+        assert_eq!(b.does("write 1000 bb"), "ok", "beside {command}");
+        assert!(ends(&mut outsider, command), "{command}");
+    }
+    // All at once, again and again.
+    let all = COMMANDS.join("; ");
+    let mut outsiders: Vec<_> =
+        (0..4).map(|_| begin(&one, &format!("for i in 1 2 3 4 5; do {all}; done"))).collect();
+    for turn in 0..50 {
+        for words in ["write 0 aa", "write 85000 aa", "write 200000 aa"] {
+            assert_eq!(a.does(words), "ok", "turn {turn}");
+        }
+    }
+    for outsider in &mut outsiders {
+        assert!(ends(outsider, "commands of outsiders"));
+    }
+    // Where nobody belongs to it they wait, also for each other, and are served when somebody does.
+    let other = cluster.mount("other");
+    let waiting = ["touch f", "echo x >> f", "truncate -s 90000 f"];
+    let mut waiting = waiting.map(|command| begin(&other, command));
+    thread::sleep(A_WHILE);
+    assert!(waiting.iter_mut().all(|outsider| outsider.try_wait().unwrap().is_none()));
+    let mut c = Member::new(&other.join("f"), false);
+    assert_eq!((c.does("lock 7"), c.does("write 3000 cc")), ("ok".into(), "ok".into()));
+    for outsider in &mut waiting {
+        assert!(ends(outsider, "who has waited for a member of his mount"));
+    }
+    drop((a, b, c));
+    assert_eq!(&reads(&path).recv_timeout(PATIENCE).unwrap()[..4], b"aaaa");
+}
+
+#[test]
+fn so_many_wait_for_a_group_on_a_mount_and_more_are_refused() {
+    if !can_mount() {
+        return;
+    }
+    let mut cluster = Cluster::new(BINARY, "group-many");
+    let (_mds, _oss) = cluster.start();
+    let (one, two) = (cluster.mount("one"), cluster.mount("two"));
+    a_file(&one, "f");
+    let (path, beside) = (one.join("f"), two.join("f"));
+    let mut a = Member::new(&path, false);
+    assert_eq!((a.does("lock 7"), a.does("write 0 aa")), ("ok".into(), "ok".into()));
+    let mut outsiders: Vec<_> = (0..17).map(|_| Member::new(&beside, false)).collect();
+    outsiders.iter_mut().take(16).for_each(|outsider| outsider.begin("read 0"));
+    thread::sleep(A_WHILE);
+    assert_eq!(outsiders[16].does("read 0"), EBUSY);
+    assert_eq!(fs::metadata(&beside).unwrap().len(), 1000);
+    fs::write(two.join("other"), b"goes on").unwrap();
+    // Who is killed makes room; and the others get what they have waited for.
+    drop(outsiders.remove(0));
+    let mut last = outsiders.pop().unwrap();
+    last.begin("read 0");
+    thread::sleep(A_WHILE);
+    assert_eq!(a.does("unlock 7"), "ok");
+    outsiders.push(last);
+    assert!(outsiders.iter_mut().all(|outsider| outsider.answer() == "ok"));
 }

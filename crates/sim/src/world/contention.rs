@@ -571,6 +571,7 @@ impl World {
             ("group not waited for", teams.taken),
             ("record of a group written", teams.written),
             ("record of a group looked at", teams.looked),
+            ("file of groups touched", teams.touched),
         ] {
             self.report.count(kind, count);
         }

@@ -2,9 +2,10 @@
 //!
 //! Each record belongs to one program; some lie in two objects. A program joins one of two groups,
 //! writes some of its records, and leaves, or closes the file. Of two groups one alone has the file. Who
-//! belongs to none, and reads past the kernel's pages, finds nothing that is begun and not ended, also on
-//! the clients of members: it waits until all have left. What members find of each other's is of a write
-//! that was begun. Pages are as old as the lock that they stand under: they are right in the end.
+//! belongs to none, and reads past the kernel's pages, or sets times, waits until all have left, and finds
+//! nothing that is begun and not ended. On the clients of members it does not wait, and is served as they
+//! are. What members find of each other's is of a write that was begun. Pages are as old as the lock
+//! that they stand under: they are right in the end.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -12,6 +13,7 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use sateen_client::OpenHow;
 use sateen_types::{Errno, Fid};
+use sateen_wire::{SetAttr, TimeSet};
 
 use super::contention::{record, version_of};
 use crate::executor::lock;
@@ -37,6 +39,7 @@ pub(super) struct Teams {
     pub(super) taken: u64,
     pub(super) written: u64,
     pub(super) looked: u64,
+    pub(super) touched: u64,
 }
 
 impl Teams {
@@ -115,7 +118,10 @@ impl Teammate {
     pub(super) async fn turn(&mut self, random: &mut Random) -> Result<(), String> {
         if random.one_in(2) {
             let place = random.index(self.all * RECORDS);
-            return self.look_at(place, false).await;
+            return match random.one_in(6) {
+                true => self.touch().await,
+                false => self.look_at(place, false).await,
+            };
         }
         let gid = 1 + u64::from(random.one_in(4));
         match self.kernel.lock_group(self.file, gid).await {
@@ -192,6 +198,14 @@ impl Teammate {
         Ok(())
     }
 
+    /// Sets times, as one who belongs to no group: for a kernel that is a change beside which nobody writes.
+    async fn touch(&mut self) -> Result<(), String> {
+        let set = SetAttr { mtime: Some(TimeSet::Now), ..SetAttr::default() };
+        self.kernel.setattr(Fid::ROOT, NAME, set).await.map_err(said("touch"))?;
+        lock(&self.teams).touched += 1;
+        Ok(())
+    }
+
     /// As one who belongs to no group; `is_over` when there is none any more.
     async fn look_at(&mut self, place: usize, is_over: bool) -> Result<(), String> {
         let (low, _) = lock(&self.teams).versions(place);
@@ -199,12 +213,14 @@ impl Teammate {
         // Page by page a kernel may read what was written in between.
         let page = (4096 - at % 4096) as usize;
         let len = if self.look.how.direct { RECORD_BYTES } else { RECORD_BYTES.min(page) };
+        let apart = self.kernel.apart_from_groups(self.look.fid);
         let got = self.kernel.read(self.look, at, len as u64).await.map_err(said("read"))?;
+        let apart = apart.is_some() && apart == self.kernel.apart_from_groups(self.look.fid);
         // What is begun now was not when it was read.
         let (high, begun) = lock(&self.teams).versions(place);
         lock(&self.teams).looked += 1;
-        if !self.look.how.direct && !is_over {
-            // While a group's lock is given back its pages are read all the same.
+        if !self.look.how.direct && !is_over || !apart && begun > low {
+            // Members of this client may be writing it, or have been when the page was read.
             return match version_of(place, &got) {
                 Ok(version) if version > begun => Err(format!("{version} of {place} is not begun")),
                 Err(what) if low == begun => Err(what),
