@@ -20,6 +20,7 @@ mod caps;
 mod classic;
 mod decode;
 mod dir;
+pub mod fusectl;
 mod mount;
 pub mod mountinfo;
 mod notify;

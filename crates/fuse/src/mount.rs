@@ -9,13 +9,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags as Sys, UnmountFlags};
-use std::fs::File;
-use std::io::Write;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
-use crate::mountinfo;
+use crate::{fusectl, mountinfo};
 
 /// Largest `max_write` accepted, in bytes.
 pub(crate) const WRITE_MAX: u32 = 16 << 20;
@@ -264,7 +262,7 @@ fn try_raise_readahead(mounted: &Mounted, options: &MountOptions) -> std::io::Re
 
 impl Mounted {
     /// Unmounts it. `EINVAL` says that it is not there, or that something else is mounted on top
-    /// of it; by force its connection ends all the same, where fusectl is mounted.
+    /// of it; by force its connection ends all the same, if fusectl can be had.
     pub(crate) fn unmount(&self, mode: UnmountMode) -> std::io::Result<()> {
         let flags = match mode {
             UnmountMode::Clean => UnmountFlags::empty(),
@@ -290,15 +288,13 @@ impl Mounted {
         }
     }
 
-    /// Ends the connection, wherever it is mounted: fusectl names each by its device. One that has
-    /// ended left its number to the next that anybody mounts.
+    /// Ends the connection, wherever it is mounted. One that has ended left its number to the next
+    /// that anybody mounts.
     fn abort(&self) -> std::io::Result<()> {
-        let (major, minor) = self.device;
-        if major != 0 || !self.is_connected() {
+        if !self.is_connected() {
             return Err(Errno::INVAL.into());
         }
-        let knob = format!("/sys/fs/fuse/connections/{minor}/abort");
-        File::options().write(true).open(knob).and_then(|mut file| file.write_all(b"1"))
+        fusectl::abort(self.device)
     }
 
     /// Whether the kernel still has requests for the connection: it calls one that is over an error.

@@ -296,7 +296,7 @@ impl Session {
     }
 
     /// Unmounts. EINVAL says that it is not mounted any more, or that something else was mounted
-    /// on top of it; by force it ends then, too, where fusectl is mounted.
+    /// on top of it; by force it ends then, too, if fusectl can be had.
     pub fn unmount(&self, mode: UnmountMode) -> io::Result<()> {
         if self.ended().is_some() {
             return Ok(());

@@ -57,7 +57,7 @@ pub(crate) fn waited_for() -> [String; 2] {
 /// Starts a process and waits for the first line that it prints, which is cut off at `max`
 /// bytes; empty if it has ended without one.
 pub(crate) fn first_line(command: &mut Command, max: u64) -> io::Result<(Child, String)> {
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+    let mut child = command.stdout(Stdio::piped()).spawn()?;
     let mut line = String::new();
     if let Some(stdout) = child.stdout.take() {
         BufReader::new(stdout.take(max)).read_line(&mut line)?;
@@ -67,6 +67,7 @@ pub(crate) fn first_line(command: &mut Command, max: u64) -> io::Result<(Child, 
 
 /// Starts the process, waits until it is ready or has ended, and leaves it behind.
 pub(crate) fn leave_behind(mut command: Command, log: &Path) -> Outcome<ExitCode> {
+    command.stdin(Stdio::null());
     let (mut child, line) =
         first_line(&mut command, READY_BYTES_MAX).map_err(|error| failed(&error))?;
     if let Some(text) = line.strip_prefix(READY) {

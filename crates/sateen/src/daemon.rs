@@ -21,7 +21,7 @@ use signal_hook::iterator::Signals;
 use crate::cluster;
 use crate::control::{self, Answer, Command};
 use crate::data_dir::DataDir;
-use crate::guard::Guard;
+use crate::guard::{Guard, Guarded};
 use crate::node::mgc::Stop;
 use crate::node::{How, Keeper, LEFT_HINT, Mounted, Node};
 use crate::params::{Param, Shown, fits, reaches};
@@ -73,6 +73,8 @@ struct Mount {
     mounted: Arc<Mounted>,
     /// Ended, and not because we wanted it to.
     lost: bool,
+    /// Goes after the mount itself.
+    guarded: Option<Arc<Guarded>>,
 }
 
 impl Mount {
@@ -118,8 +120,8 @@ impl Mount {
                 forced.is_err_and(|error| is_gone(&error))
             }
         };
-        // A mount that is out of the tree already cannot be ended from here where fusectl is not
-        // mounted: its connection ends with this process.
+        // A mount that is out of the tree already cannot be ended from here where fusectl is not to
+        // be had: its connection ends with this process.
         if !detached && session.join_timeout(ABORT_TIMEOUT).is_none() {
             return Err(self.path.clone());
         }
@@ -225,14 +227,15 @@ impl Server {
         }
         let guard = if points.is_empty() { None } else { Some(Guard::start(&data, &points)?) };
         let mut mounts = Vec::new();
-        for path in points {
+        for (place, path) in points.into_iter().enumerate() {
             let mounted = Arc::new(node.mount(&path, how)?);
+            let device = mounts::device_of(&path);
+            let guarded = guard.as_ref().zip(device).map(|(guard, at)| guard.watch(place, at));
+            mounts.push(Mount { path: path.clone(), device, mounted, lost: false, guarded });
             // The first answer; from here on the mount works for everybody.
             std::fs::metadata(&path).map_err(|error| {
                 Refusal::io(format!("use the mount {}", path.display()), &error)
             })?;
-            let device = mounts::device_of(&path);
-            mounts.push(Mount { path, device, mounted, lost: false });
         }
         let first = mounts.first().map(|mount| mount.mounted.session.transport().name());
         let state = State {
@@ -269,7 +272,8 @@ impl Server {
     /// Starts what tells the main thread of things.
     fn watch(&self, sender: &Sender<Event>) -> Outcome<()> {
         for (index, mount) in lock(&self.shared.mounts).iter().enumerate() {
-            watch_mount(index, mount.mounted.clone(), sender.clone())?;
+            let (mounted, guarded) = (mount.mounted.clone(), mount.guarded.clone());
+            watch_mount(index, mounted, guarded, sender.clone())?;
         }
         watch_forsaken(self.shared.clone(), sender.clone())?;
         watch_control(self.shared.clone(), sender.clone())
@@ -479,9 +483,17 @@ fn watch_signals(events: Sender<Event>, stops: [Stop; 2]) -> Outcome<()> {
     })
 }
 
-fn watch_mount(mount: usize, mounted: Arc<Mounted>, events: Sender<Event>) -> Outcome<()> {
+fn watch_mount(
+    mount: usize,
+    mounted: Arc<Mounted>,
+    guarded: Option<Arc<Guarded>>,
+    events: Sender<Event>,
+) -> Outcome<()> {
     thread("mount", move || {
         let reason = mounted.session.join();
+        if let Some(guarded) = guarded {
+            guarded.over();
+        }
         mounted.leave();
         // The main thread may have ended first, having unmounted it.
         let _ = events.send(Event::Ended { mount, reason });

@@ -12,10 +12,10 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use crate::cli::DownArgs;
 use crate::control::{self, Answer, Command};
 use crate::data_dir::{DataDir, User};
-use crate::mounts;
 use crate::refusal::{Outcome, Refusal};
 use crate::run_dir;
 use crate::state::{Ended, State};
+use crate::{killed, mounts};
 
 /// How long the process may take to end once everything is durable.
 const END_TIMEOUT: Duration = Duration::from_secs(30);
@@ -47,9 +47,13 @@ pub(crate) fn run(args: &DownArgs) -> Outcome<ExitCode> {
             return Ok(ExitCode::SUCCESS);
         }
     };
+    killed::free_mounts(&data);
     let asked = match reach(&data).map_err(reading)? {
         Reached::It(stream) => control::ask_over(stream, Command::Down { force: args.force }),
         Reached::Deaf => {
+            if args.force {
+                abort_mounts(state.as_ref().filter(|state| Some(state.pid) == pid));
+            }
             end_by_signal(&data, pid)?;
             // What it managed to do it has written down, if anything.
             return ended_already(&data, pid, state.as_ref(), MOMENT);
@@ -202,6 +206,16 @@ fn still_there(data: &DataDir, pid: Option<u32>) -> Refusal {
             data.join("log").display()
         ),
     )
+}
+
+/// Gives programs in these mounts errors, without their process, which does not answer.
+fn abort_mounts(state: Option<&State>) {
+    for point in state.into_iter().flat_map(|state| &state.mounts) {
+        let aborted = mounts::device_of(point).map(mounts::abort);
+        if let Some(Err(error)) = aborted {
+            eprintln!("cannot abort the mount {}: {error}", point.display());
+        }
+    }
 }
 
 /// Clears mounts whose process is dead.

@@ -28,6 +28,7 @@ mod fill;
 mod fsck;
 mod generate;
 mod guard;
+mod killed;
 mod lctl;
 mod lfs;
 mod logging;

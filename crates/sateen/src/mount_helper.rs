@@ -25,7 +25,7 @@ use crate::node::mgc::Stop;
 use crate::node::{self, How, Node};
 use crate::refusal::{Outcome, Refusal};
 use crate::ways::Net;
-use crate::{background, logging, mounts, nids, run_dir};
+use crate::{background, killed, logging, mounts, nids, run_dir};
 
 /// Half the size of a mount's log, which lies in memory as a rule.
 const LOG_BYTES_MAX: u64 = 1 << 20;
@@ -352,6 +352,10 @@ fn retry(args: &MountArgs) -> Outcome<Duration> {
 /// The folder of a mount's process.
 fn folder(point: &Path) -> Outcome<DataDir> {
     let shown = point.display();
+    if let Ok(path) = std::path::absolute(point) {
+        // Or it could not even be looked at.
+        killed::free_mounts(&run_dir::of_mount(&path)?);
+    }
     let path = point.canonicalize();
     let path = match path.map_err(|e| Refusal::io(format!("use the mount point {shown}"), &e)) {
         Ok(path) => path,

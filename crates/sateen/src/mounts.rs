@@ -7,7 +7,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
+use sateen_fuse::fusectl;
 use sateen_fuse::mountinfo::{self, Mount};
 
 use crate::refusal::{Outcome, Refusal};
@@ -114,8 +117,38 @@ pub(crate) fn clear_dead_mounts(path: &Path) -> Outcome<usize> {
 /// Whether the process behind a FUSE mount is gone. The kernel answers at once then.
 fn is_dead(path: &Path) -> bool {
     // statfs is never answered from a cache.
-    let dead = [rustix::io::Errno::NOTCONN, rustix::io::Errno::CONNABORTED];
+    let dead = [Errno::NOTCONN, Errno::CONNABORTED];
     rustix::fs::statfs(path).is_err_and(|errno| dead.contains(&errno))
+}
+
+/// Ends the connection of a mount of ours that does not end by itself, and leaves the mount in the
+/// tree, answering with errors, so that nothing is written into the folder below by mistake.
+///
+/// By fusectl, which asks nothing of anybody; where that cannot be had, by a forced unmount, which
+/// must find the mount in the tree.
+pub(crate) fn abort(device: (u32, u32)) -> io::Result<()> {
+    let all = mountinfo::all()?;
+    let mut places = all.iter().filter(|mount| mount.device == device).peekable();
+    if places.peek().is_some_and(|mount| mount.fs_type != FS_TYPE) {
+        return Err(io::Error::other("its number is another's by now"));
+    }
+    let refused = match fusectl::abort(device) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => error,
+        // It is over, or was already.
+        _ => return Ok(()),
+    };
+    let is_on_top = |mount: &&Mount| {
+        mountinfo::last_at(&all, &mount.point).is_some_and(|last| last.device == device)
+    };
+    let place = places.find(is_on_top).ok_or(refused)?;
+    // Held, so that the forced unmount can only abort: it finds the mount in use.
+    let held = rustix::fs::open(&place.point, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+    let forced = unmount(&place.point, UnmountFlags::FORCE | UnmountFlags::NOFOLLOW);
+    drop(held);
+    match forced {
+        Ok(()) | Err(Errno::BUSY) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
 }
 
 /// A mounted file system of ours.

@@ -17,7 +17,7 @@ use crate::node::mgc::Stop;
 use crate::node::{How, Node};
 use crate::refusal::{Outcome, Refusal};
 use crate::state::State;
-use crate::{background, daemon, logging, mounts, run_dir, targets};
+use crate::{background, daemon, killed, logging, mounts, run_dir, targets};
 
 /// How long the process of an `up` before may take to end.
 const PREDECESSOR_TIMEOUT: Duration = Duration::from_secs(120);
@@ -67,6 +67,7 @@ fn serve_here(args: &UpArgs) -> Outcome<ExitCode> {
     mounts::require_fuse()?;
     let _awake = args.waking.apply()?;
     data.refuse_a_target()?;
+    killed::free_mounts(&data);
     wait_for_the_end(&data)?;
     let lock = data.open()?;
     if args.daemon.is_some() {

@@ -15,6 +15,7 @@ mod found;
 mod fuzz;
 mod groups;
 mod kept;
+mod killed;
 mod looked_at;
 mod lost;
 mod many;
