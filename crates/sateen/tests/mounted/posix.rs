@@ -34,13 +34,22 @@ fn pjdfstest(rig: &Rig, folder: &Path, feature: &str, read_only: bool) -> Execut
     fs::write(&config, PJDFSTEST_CONFIG.replace("FEATURE", feature).replace("SETTING", setting))
         .unwrap();
     // Some tests act as another user, who must get at the folder, whatever lies above it.
-    let script = "mount --bind \"$1\" /mnt && cd / && exec \"$2\" -c \"$3\" -p /mnt $4";
+    // Those that remount run mount(8), which runs a distribution's mount.fuse where there is one; and
+    // that looks for a program of ours.
+    let tools = rig.local().join("tools");
+    fs::create_dir_all(&tools).unwrap();
+    let mount = r#"printf '%s\n' '#!/bin/sh' 'PATH=${PATH#*:} exec mount -i "$@"' >"$5/mount""#;
+    let script = format!(
+        "mount --bind \"$1\" /mnt && {mount} && chmod +x \"$5/mount\" && export PATH=\"$5:$PATH\" && \
+         cd / && exec \"$2\" -c \"$3\" -p /mnt $4"
+    );
     let output = Command::new("unshare")
-        .args(["--mount", "bash", "-euc", script, "pjdfstest"])
+        .args(["--mount", "bash", "-euc", &script, "pjdfstest"])
         .arg(folder)
         .arg(tool("pjdfstest").unwrap())
         .arg(&config)
         .arg(only)
+        .arg(tools)
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -564,7 +564,9 @@ fn a_mount_is_what_the_kernel_takes_it_for(servers: Servers) {
     let line = mounts.lines().find(|line| line.split(' ').nth(4) == Some(point)).unwrap();
     assert!(line.contains(" - fuse.sateen "), "{line}");
     let path = rig.mnt().join("file");
-    let remount = |options| Command::new("mount").args(["-o", options, point]).output().unwrap();
+    // Without a helper: a distribution's mount.fuse would look for a program of ours, and not find it.
+    let remount =
+        |options| Command::new("mount").args(["-i", "-o", options, point]).output().unwrap();
     assert!(remount("remount,ro").status.success());
     assert_eq!(
         fs::write(&path, b"no").unwrap_err().raw_os_error(),
