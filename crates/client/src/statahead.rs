@@ -84,6 +84,8 @@ pub(crate) struct Found {
     pub(crate) stamp: u64,
     /// This client has changed the name since. The inode is let go with the name.
     pub(crate) void: bool,
+    /// How many changes of names that share its place had begun when it was taken.
+    pub(crate) changes: u32,
 }
 
 #[derive(Debug)]
@@ -122,6 +124,8 @@ struct Run {
     taken: Option<Fid>,
     /// The last name that was looked up and not asked for.
     missed: Option<Name>,
+    /// There were not slots for all that was to be asked for: what is not there was no wrong guess.
+    starved: bool,
 }
 
 /// A directory that is being listed.
@@ -132,6 +136,9 @@ struct Listing {
     number: u64,
     /// In which tick something was looked up in it.
     used_at: u32,
+    /// How often it was read from its beginning, less how often it was closed: of several programs that
+    /// list it the first to close it does not end it for the others.
+    readers: u32,
     /// Names that are not asked for yet.
     names: VecDeque<Name>,
     /// Those that follow come after this.
@@ -146,6 +153,8 @@ struct Listing {
 /// What whoever looks a name up finds.
 #[derive(Debug)]
 pub(crate) enum Looked {
+    /// Nobody lists that directory.
+    Elsewhere,
     /// Nothing: he asks for himself.
     Nothing,
     /// It is on its way.
@@ -188,6 +197,7 @@ impl Run {
             xattrs: false,
             taken: None,
             missed: None,
+            starved: false,
         }
     }
 
@@ -267,8 +277,10 @@ pub(crate) struct Statahead {
     listings: AtomicUsize,
     /// Requests on their way.
     pub(crate) asked: AtomicUsize,
-    /// Calls of this client under way that change a name, or extended attributes.
+    /// Calls of this client under way that change a name, or extended attributes, and how many have
+    /// begun.
     changing: [AtomicU32; CHANGING_PLACES],
+    begun: [AtomicU32; CHANGING_PLACES],
     counters: Counters,
     pub(crate) state: Mutex<Listings>,
 }
@@ -281,6 +293,7 @@ impl Default for Statahead {
             listings: AtomicUsize::default(),
             asked: AtomicUsize::default(),
             changing: [const { AtomicU32::new(0) }; CHANGING_PLACES],
+            begun: [const { AtomicU32::new(0) }; CHANGING_PLACES],
             counters: Counters::default(),
             state: Mutex::default(),
         }
@@ -298,17 +311,20 @@ impl Drop for Changing<'_> {
     }
 }
 
-impl Statahead {
-    fn place(&self, fid: Fid, name: &[u8]) -> &AtomicU32 {
-        let mut hasher = DefaultHasher::new();
-        (fid, name).hash(&mut hasher);
-        let place = hasher.finish() as usize % CHANGING_PLACES;
-        self.changing.get(place).unwrap_or(&self.changing[0])
-    }
+/// The counter of a name of a directory, or of the extended attributes of an inode.
+fn place<'a>(all: &'a [AtomicU32; CHANGING_PLACES], fid: Fid, name: &[u8]) -> &'a AtomicU32 {
+    let mut hasher = DefaultHasher::new();
+    (fid, name).hash(&mut hasher);
+    let place = hasher.finish() as usize % CHANGING_PLACES;
+    all.get(place).unwrap_or(&all[0])
+}
 
+impl Statahead {
     /// A call begins that changes a name of this directory.
     pub(crate) fn changes_name(&self, dir: Fid, name: &Name) -> Changing<'_> {
         let changing = self.changes(dir, name.as_bytes());
+        // Whoever takes the name before it is void finds that it has changed since.
+        place(&self.begun, dir, name.as_bytes()).fetch_add(1, Ordering::SeqCst);
         // Whoever begins a listing after this asks for no name without having seen the change.
         if !self.is_idle() {
             lock(&self.state).voids(dir, name);
@@ -322,19 +338,24 @@ impl Statahead {
     }
 
     fn changes(&self, fid: Fid, name: &[u8]) -> Changing<'_> {
-        let place = self.place(fid, name);
+        let place = place(&self.changing, fid, name);
         place.fetch_add(1, Ordering::SeqCst);
         Changing(place)
     }
 
     /// Whether there may be a call that changes this name.
     pub(crate) fn is_changing_name(&self, dir: Fid, name: &[u8]) -> bool {
-        self.place(dir, name).load(Ordering::SeqCst) > 0
+        place(&self.changing, dir, name).load(Ordering::SeqCst) > 0
+    }
+
+    /// How many calls have begun that change this name, or one that shares its place.
+    pub(crate) fn changes_begun(&self, dir: Fid, name: &[u8]) -> u32 {
+        place(&self.begun, dir, name).load(Ordering::SeqCst)
     }
 
     /// Whether there may be a call that changes the extended attributes of this inode.
     pub(crate) fn is_changing_xattrs(&self, fid: Fid) -> bool {
-        self.place(fid, b"").load(Ordering::SeqCst) > 0
+        place(&self.changing, fid, b"").load(Ordering::SeqCst) > 0
     }
 
     /// Whether nothing is being listed.
@@ -387,10 +408,17 @@ impl Statahead {
         end: bool,
     ) -> Left {
         let mut state = lock(&self.state);
-        // One that goes well is gone on with.
-        let good = state.all.get(&dir.fid).is_some_and(|listing| listing.run.is_some());
-        if self.max() == 0 || good {
+        if self.max() == 0 {
             return Left::default();
+        }
+        let mut readers = 1;
+        if let Some(listing) = state.all.get_mut(&dir.fid) {
+            listing.readers = listing.readers.saturating_add(1);
+            readers = listing.readers;
+            // One that goes well is gone on with.
+            if listing.run.is_some() {
+                return Left::default();
+            }
         }
         let (mut names, mut after, mut end) = (VecDeque::new(), DirCookie::START, end);
         for (cookie, name) in entries {
@@ -415,6 +443,7 @@ impl Statahead {
             let listing = Listing {
                 number,
                 used_at: now,
+                readers,
                 names,
                 after,
                 end,
@@ -431,6 +460,14 @@ impl Statahead {
 
     fn counted(&self, state: &Listings) {
         self.listings.store(state.all.len(), Ordering::SeqCst);
+    }
+
+    /// A program has closed a directory. Whether nobody is left who has read it.
+    pub(crate) fn closes(&self, dir: Fid) -> bool {
+        let mut state = lock(&self.state);
+        let Some(listing) = state.all.get_mut(&dir) else { return false };
+        listing.readers = listing.readers.saturating_sub(1);
+        listing.readers == 0
     }
 
     /// A listing is over. What was found for it and not taken.
@@ -463,7 +500,7 @@ impl Statahead {
         now: u32,
         left: &mut Left,
     ) -> Looked {
-        let Some(listing) = state.all.get_mut(&dir) else { return Looked::Nothing };
+        let Some(listing) = state.all.get_mut(&dir) else { return Looked::Elsewhere };
         listing.used_at = now;
         let Some(run) = &mut listing.run else {
             count(&self.counters.begun, u64::from(listing.begins(name)));
@@ -484,7 +521,8 @@ impl Statahead {
                 }
                 left.inodes.extend(over.into_iter().filter_map(found));
                 match taken.and_then(|ahead| ahead.into_found()) {
-                    Some(found) => {
+                    Some(mut found) => {
+                        found.changes = self.changes_begun(dir, name);
                         run.taken = Some(found.inode.fid);
                         looked = Looked::Found(listing.dir.clone(), found);
                     }
@@ -494,10 +532,19 @@ impl Statahead {
             None => {
                 // Perhaps it is one that is to be asked for next.
                 match listing.names.iter().position(|known| known.as_bytes() == name) {
-                    Some(at) => drop(listing.names.drain(..=at)),
-                    None => run.missed = Name::new(name).ok(),
+                    Some(at) => {
+                        listing.names.drain(..=at);
+                        if run.starved && at <= PASSED_MAX {
+                            count(&self.counters.misses, 1);
+                        } else {
+                            self.missed(run);
+                        }
+                    }
+                    None => {
+                        run.missed = Name::new(name).ok();
+                        self.missed(run);
+                    }
                 }
-                self.missed(run);
             }
         }
         self.look_over(state, dir, left);
@@ -555,6 +602,7 @@ impl Statahead {
         let Some(listing) = state.all.get_mut(&dir) else { return next };
         let Some(run) = &mut listing.run else { return next };
         let room = run.width.min(self.max()).saturating_sub(run.window.len());
+        run.starved = slots < room;
         while next.names.len() < room.min(slots) {
             let Some(name) = listing.names.pop_front() else { break };
             if run.skips_hidden && is_hidden(&name) {
@@ -600,6 +648,16 @@ impl Statahead {
         if let Some(at) = at {
             listing.names.drain(..=at);
         }
+    }
+
+    /// Whether a program waits for what a name that was asked for leads to.
+    pub(crate) fn is_awaited(&self, (dir, number): (Fid, u64), name: &Name) -> bool {
+        let state = lock(&self.state);
+        let listing = state.all.get(&dir).filter(|listing| listing.number == number);
+        let run = listing.and_then(|listing| listing.run.as_ref());
+        let mut window = run.into_iter().flat_map(|run| run.window.iter());
+        let awaited = |what: &What| matches!(what, What::Asked(true) | What::Void(true));
+        window.any(|ahead| ahead.name == *name && awaited(&ahead.what))
     }
 
     /// An answer has come. It is handed back if nobody wants it any more.

@@ -60,7 +60,7 @@ impl Client {
 
     /// A program has closed a directory.
     pub fn close_dir(self: &Arc<Client>, dir: Fid) {
-        if !self.statahead.is_idle() {
+        if !self.statahead.is_idle() && self.statahead.closes(dir) {
             self.end_listing(dir);
         }
     }
@@ -106,14 +106,16 @@ impl Client {
             &self.statahead.state,
             |state| &mut state.waiters,
             |state| match self.statahead.look(state, (dir, name), now, &mut left) {
-                Looked::Nothing => Some(None),
-                Looked::Found(dir, found) => Some(Some((dir, found))),
-                Looked::Waits => patience::is_over().then_some(None),
+                Looked::Elsewhere => Some(None),
+                Looked::Nothing => Some(Some(None)),
+                Looked::Found(dir, found) => Some(Some(Some((dir, found)))),
+                Looked::Waits => patience::is_over().then_some(Some(None)),
             },
         )
         .await;
         self.let_listing_go(left);
-        let entry = found.and_then(|(inode, found)| {
+        // Lookups elsewhere are most of all, and cost nothing more.
+        let entry = found?.and_then(|(inode, found)| {
             // If it is of no use its inode stays: it is about to be asked for.
             let entry = self.entry_ahead((&inode, name), &found);
             self.statahead.taken(dir, entry.is_some());
@@ -125,9 +127,14 @@ impl Client {
 
     /// What was found ahead, if all of it stands.
     fn entry_ahead(&self, (dir, name): (&Arc<Inode>, &[u8]), found: &Found) -> Option<Entry> {
-        let Found { inode, stamp, void } = found;
-        // This client's own locks do not keep it from changing the name.
-        if *void || self.statahead.is_changing_name(dir.fid, name) {
+        let Found { inode, stamp, void, changes } = found;
+        // This client's own locks do not keep it from changing the name, nor from having done so since
+        // it was taken.
+        let statahead = &self.statahead;
+        if *void
+            || statahead.is_changing_name(dir.fid, name)
+            || statahead.changes_begun(dir.fid, name) != *changes
+        {
             return None;
         }
         let by_dir = lock(&dir.state).stands(Ibits::UPDATE, *stamp);
@@ -166,8 +173,9 @@ impl Client {
         for name in names {
             let (client, inode) = (self.clone(), inode.clone());
             self.port.spawn(Box::pin(async move {
-                let found = client.find_ahead(inode.fid, &name, xattrs).await;
-                let left = client.statahead.answered((inode.fid, number), &name, found);
+                let listing = (inode.fid, number);
+                let found = client.find_ahead(listing, &name, xattrs).await;
+                let left = client.statahead.answered(listing, &name, found);
                 if let Some(left) = left {
                     client.retire(left.inode);
                 }
@@ -190,11 +198,20 @@ impl Client {
 
     /// Looks a name up, as a program would; `None` if that was in vain. No locks come with an answer
     /// for which others had to give theirs back, and without any it is of no use: then it is asked
-    /// once more.
-    async fn find_ahead(self: &Arc<Client>, dir: Fid, name: &Name, xattrs: bool) -> Option<Found> {
+    /// once more, unless the program is there already and had better ask for itself.
+    async fn find_ahead(
+        self: &Arc<Client>,
+        listing: (Fid, u64),
+        name: &Name,
+        xattrs: bool,
+    ) -> Option<Found> {
+        let dir = listing.0;
         let mut found = self.find_once(dir, name).await?;
         if !lock(&found.inode.state).covers(Ibits::LOOKUP) {
             self.retire(found.inode);
+            if self.statahead.is_awaited(listing, name) {
+                return None;
+            }
             found = self.find_once(dir, name).await?;
         }
         if xattrs {
@@ -218,7 +235,7 @@ impl Client {
             self.retire(inode);
             return None;
         }
-        Some(Found { inode, stamp, void: false })
+        Some(Found { inode, stamp, void: false, changes: 0 })
     }
 
     /// Learns whether an inode has extended attributes at all: most have none, and programs ask for

@@ -64,6 +64,9 @@ impl Next {
             }
             Next::Pieces { first, step, len, count, about } => {
                 let mut at = Some(first);
+                // On the way there: what the pages around a piece share with those of the one before
+                // is there with that.
+                let (mut begin, mut end) = (0, size);
                 for _ in 0..count {
                     let Some(Ok(from)) = at.map(u64::try_from) else { break };
                     if from >= size {
@@ -71,7 +74,13 @@ impl Next {
                     }
                     let to = from.saturating_add(len);
                     let (from, to) = if about { around(from, to) } else { (from, to) };
-                    ranges.add(from, to.min(size));
+                    let (from, to) = (from.max(begin), to.min(end));
+                    ranges.add(from, to);
+                    if step < 0 {
+                        end = end.min(from);
+                    } else {
+                        begin = begin.max(to);
+                    }
                     at = at.and_then(|at| at.checked_add(step));
                 }
             }
@@ -360,6 +369,29 @@ mod tests {
         // chunks, and the last ones are beyond those that were read.
         assert!(requests < 400 + 256 + 100, "{requests} requests");
         assert!((there.len() as u64) < (400 + 256) * 5, "{} units", there.len());
+    }
+
+    #[test]
+    fn pieces_that_lie_close_are_not_asked_for_twice() {
+        let (len, step) = (30 << 10, (65 << 10) + 512);
+        for step in [step, -step] {
+            let first = 40 * step.abs();
+            let next = Next::Pieces { first, step, len, count: 40, about: true };
+            let mut ranges = next.ranges(1 << 40, 64 * MIB);
+            ranges.sort_unstable();
+            let mut before = 0;
+            for (from, len) in &ranges {
+                assert!(*from >= before, "{from} was asked for before");
+                before = from + len;
+            }
+            // Each piece is there, with a page on either side.
+            let is_there =
+                |at: u64| ranges.iter().any(|(from, len)| (*from..from + len).contains(&at));
+            for n in 0..40 {
+                let at = (first + n * step) as u64;
+                assert!((at - PAGE..at + len + PAGE).step_by(512).all(is_there), "piece {n}");
+            }
+        }
     }
 
     #[test]

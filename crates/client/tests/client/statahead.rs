@@ -179,6 +179,55 @@ fn a_file_that_another_had_to_give_back_is_asked_for_once_more() {
 }
 
 #[test]
+fn whose_program_is_there_already_is_not_asked_for_once_more() {
+    let rig = Rig::with_osts(1);
+    begun(&rig, &LETTERS[..4], true);
+    let mut looking = looks(&rig, b"c");
+    assert!(rig.poll(&mut looking).is_none());
+    answer_without_locks(&rig, b"c");
+    assert!(rig.poll(&mut looking).is_none());
+    answer_without_locks(&rig, b"d");
+    // The program's own question, and none beside it.
+    assert_eq!(answer_names(&rig), [b"c", b"d"]);
+    assert_eq!(rig.poll(&mut looking).unwrap().unwrap().inode.unwrap().attr.fid, file_of(b"c"));
+}
+
+#[test]
+fn it_goes_on_until_the_last_who_lists_has_closed_the_directory() {
+    let rig = Rig::with_osts(1);
+    begun(&rig, &LETTERS, true);
+    assert_eq!(answer_names(&rig).len(), 4);
+    lists(&rig, &LETTERS, true);
+    rig.client.close_dir(DIR);
+    rig.run();
+    assert!(rig.is_silent() && !asks(&rig, b"c").0);
+    answer_names(&rig);
+    rig.client.close_dir(DIR);
+    rig.run();
+    let (_, request) = rig.take_mdt();
+    assert!(matches!(request, MdtRequest::Cancel { .. }), "what was not taken goes: {request:?}");
+}
+
+#[test]
+fn what_there_were_no_slots_for_is_no_wrong_guess() {
+    let rig = Rig::with_osts(1);
+    rig.client.set_rpcs_max(MDT, 1).unwrap();
+    let names: Vec<Vec<u8>> = (0..20).map(|n| format!("n{}", (b'A' + n) as char).into()).collect();
+    let names: Vec<&'static [u8]> = names.into_iter().map(|name| &*name.leak()).collect();
+    begun(&rig, &names, true);
+    for name in &names[2..14] {
+        assert!(rig.is_silent() && asks(&rig, name).0);
+    }
+    let stats = rig.client.statahead_stats();
+    assert_eq!((stats.begun, stats.wrong, stats.hits, stats.misses), (1, 0, 0, 12));
+    rig.client.set_rpcs_max(MDT, 8).unwrap();
+    let mut looking = looks(&rig, names[14]);
+    assert!(rig.poll(&mut looking).is_none());
+    assert!(answer_names(&rig).len() > 1);
+    assert!(!asks(&rig, names[15]).0);
+}
+
+#[test]
 fn the_names_that_follow_are_read() {
     let rig = Rig::with_osts(1);
     begun(&rig, &LETTERS[..3], false);
