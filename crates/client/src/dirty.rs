@@ -46,9 +46,6 @@ const AGE_NS: u64 = 1_000_000_000;
 /// With more pieces than this an inode's are written out: each takes a place among the others, and a
 /// request of its own if it meets none of its object.
 const EXTENTS_MAX: usize = 256;
-/// So many requests of a round are on their way to one OST at once: enough that it always has the next,
-/// and few enough that to look at each of them at every answer costs nothing.
-const AT_ONCE: usize = 32;
 /// Runs are not cut to less than this where little can be kept: 64 KiB.
 const RUN_BYTES_MIN: u64 = 64 << 10;
 /// Nor to more than this, 1 MiB: the memory of longer ones is fresh each time, at both ends, and
@@ -817,7 +814,8 @@ impl Client {
         let of_ost = |(ost, requests): (u32, Vec<(u32, Pieces)>)| -> Side<'_, Option<Errno>> {
             let write = &write;
             let writes = requests.into_iter().map(move |request| write(ost, request));
-            Box::pin(join_few(AT_ONCE, writes))
+            let most = self.import(Endpoint::Ost(ost)).map_or(1, |import| import.writes_at_once());
+            Box::pin(join_few(most, writes))
         };
         let failed = join_all(of_osts.into_iter().map(of_ost).collect()).await;
         let failed = failed.into_iter().flatten().next();

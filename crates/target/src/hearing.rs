@@ -6,9 +6,9 @@
 //! by the events it gets:
 //!
 //! - The *lived* time goes on by at most [`STEP_NS_MAX`] between two events, however much went by
-//!   outside, and while the target rests by as much more as ticks are apart. A longer time is a stop,
-//!   and counts no more for a target that rested: the answers that lie in the sockets are read long
-//!   before anybody's time is over.
+//!   outside, and while the target rests by as much more as ticks are apart, also if one comes as late
+//!   as the next was due. A longer time is a stop, and counts no more for a target that rested: the
+//!   answers that lie in the sockets are read long before anybody's time is over.
 //! - The *hearing* clock goes with it, but stands while nobody at all has been heard for
 //!   [`NOBODY_NS`]: then it is rather the target that cannot be reached. What silence is measured
 //!   by.
@@ -62,11 +62,17 @@ impl Hearing {
 
     /// How much counts of the time between two events.
     const fn counted(&self, went_by: u64) -> u64 {
-        let longest = match self.pace {
-            Pace::Soon | Pace::Slow => STEP_NS_MAX,
-            Pace::Rest => Pace::Rest.ns() + STEP_NS_MAX,
+        let (most, late) = match self.pace {
+            Pace::Soon | Pace::Slow => (STEP_NS_MAX, STEP_NS_MAX),
+            Pace::Rest => (Pace::Rest.ns() + STEP_NS_MAX, 2 * Pace::Rest.ns()),
         };
-        if went_by > longest { STEP_NS_MAX } else { went_by }
+        if went_by > late {
+            STEP_NS_MAX
+        } else if went_by > most {
+            most
+        } else {
+            went_by
+        }
     }
 
     /// Somebody was heard.
@@ -122,6 +128,13 @@ mod tests {
         let lived_ns = hearing.lived_ns();
         hearing.live(at(3601 * SECOND_NS + STEP_NS_MAX));
         assert_eq!(hearing.lived_ns() - lived_ns, Pace::Rest.ns() + STEP_NS_MAX, "a late tick");
+        let lived_ns = hearing.lived_ns();
+        hearing.live(at(3603 * SECOND_NS + STEP_NS_MAX));
+        let counted = hearing.lived_ns() - lived_ns;
+        assert_eq!(counted, Pace::Rest.ns() + STEP_NS_MAX, "as late as the next was due");
+        let lived_ns = hearing.lived_ns();
+        hearing.live(at(3605 * SECOND_NS + STEP_NS_MAX + 1));
+        assert_eq!(hearing.lived_ns() - lived_ns, STEP_NS_MAX, "a stop");
         hearing.paced(Pace::Soon);
         let lived_ns = hearing.lived_ns();
         hearing.live(at(7200 * SECOND_NS));

@@ -47,6 +47,10 @@ pub(super) fn slots_kept_for(request: &Request, in_use: InUse<'_>) -> usize {
     }
 }
 
+/// Enough pieces of one file on their way to an OST that it always has the next, and few enough that to
+/// look at each of them at every answer costs nothing.
+const WRITES_AT_ONCE: usize = 32;
+
 impl State {
     /// Requests in flight that change something, at most: as many as there may be in all, or, if a
     /// number was set, always less, so that those who only look find a slot beside them.
@@ -94,6 +98,13 @@ impl Import {
         };
         woken.wake();
         Ok(())
+    }
+
+    /// So many pieces of one file are on their way at once when it is written out: as many as there are
+    /// slots for, and of many of those half.
+    pub(crate) fn writes_at_once(&self) -> usize {
+        let max = lock(&self.state).rpcs_max;
+        WRITES_AT_ONCE.max(max / 2).min(max)
     }
 
     /// Slots that are free for what nobody has asked for yet, of which so much was `asked`: half of

@@ -238,8 +238,10 @@ fn limits_are_kept_within_theirs() {
     assert_eq!(import.rpc_bytes_max(), 3 * PAGE_BYTES);
     assert_eq!(import.set_rpcs_max(0), Err(Errno::ERANGE));
     assert_eq!(import.set_rpcs_max(RPCS_IN_FLIGHT_MAX + 1), Err(Errno::ERANGE));
-    for max in [RPCS_IN_FLIGHT_MAX, 1] {
+    assert_eq!(import.writes_at_once(), 32);
+    for (max, at_once) in [(RPCS_IN_FLIGHT_MAX, RPCS_IN_FLIGHT_MAX / 2), (40, 32), (8, 8), (1, 1)] {
         assert_eq!(import.set_rpcs_max(max), Ok(()));
+        assert_eq!(import.writes_at_once(), at_once);
         let mut state = lock(&import.state);
         let read = Request::Mdt(MdtRequest::StatFs);
         let mut taken = Vec::new();
@@ -304,7 +306,7 @@ fn what_an_mdt_that_was_started_again_has_of_this_client() {
 #[test]
 fn an_append_that_may_have_been_done_fails_and_is_not_sent_again() {
     let object = sateen_types::ObjectId { fid: Fid::ROOT, stripe: 0 };
-    let run = |refused: bool, boot_epoch: u64| {
+    let run = |copies: usize, refused: bool, boot_epoch: u64| {
         let port = Still::default();
         let (import, _) = open(Endpoint::Ost(0), &port);
         let append = OstRequest::Append { object, layout_gen: 1, grant_used: 0 };
@@ -318,6 +320,10 @@ fn an_append_that_may_have_been_done_fails_and_is_not_sent_again() {
         };
         assert!(poll().is_pending());
         let sent = port.one();
+        for copy in 1..copies {
+            import.tick(port.at(SECOND_NS + copy as u64 * RESEND_NS), 0);
+            assert_eq!(port.one(), sent);
+        }
         if refused {
             let arrival = reply(&import, &port, &sent.header, Reply::error(Errno::ESTALE));
             assert!(matches!(arrival, Arrival::Lost), "{arrival:?}");
@@ -346,8 +352,77 @@ fn an_append_that_may_have_been_done_fails_and_is_not_sent_again() {
         assert_eq!(import.info().in_flight, 0, "its slot is free");
         is_append
     };
-    assert!(run(true, 5), "the only copy was refused by the run that it was sent to");
-    assert!(!run(false, 5) && !run(true, 6) && !run(false, 6));
+    assert!(run(1, true, 5), "the only copy was refused by the run that it was sent to");
+    assert!(!run(1, false, 5) && !run(1, true, 6) && !run(1, false, 6));
+    assert!(!run(2, true, 5), "the other copy may have been done before that");
+}
+
+/// What is told to an OST that has lost its power comes first, and what was under way is neither told nor
+/// asked; what is asked meanwhile waits for that.
+#[test]
+fn an_append_beside_what_is_written_again_is_not_sent_again() {
+    let object = sateen_types::ObjectId { fid: Fid::ROOT, stripe: 0 };
+    let append = |data: &'static [u8]| {
+        let append = OstRequest::Append { object, layout_gen: 1, grant_used: 0 };
+        (Request::Ost(append), Bulk::Data(bytes::Bytes::from_static(data)))
+    };
+    let unstable = Arc::<Unstable>::default();
+    unstable.set_max(1 << 20, 1 << 20);
+    let of = (Arc::default(), unstable.clone());
+    let (import, port) = (Import::new(AT, (Endpoint::Ost(0), 3), (ME, 1), of), Still::default());
+    import.connect(port.at(SECOND_NS));
+    reply(&import, &port, &port.one().header, connected(5, 0, 0));
+    let admitted = unstable.admit(Fid::ROOT, 0, true);
+    unstable.wrote((0, 5), (object, 1, 0), &bytes::Bytes::from_static(b"before"));
+    drop(admitted);
+    let ask = |request| import.call(&port, request, WAITED_FOR, (|| 0, false), None);
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    let mut before = std::pin::pin!(ask(append(b"under way")));
+    assert!(before.as_mut().poll(&mut context).is_pending());
+    assert!(import.lost(&port.one().header));
+    import.connect(&port);
+    reply(&import, &port, &port.one().header, connected(6, 0, 0));
+    let piece = port.one();
+    assert!(matches!(piece.body, Body::Request(Request::Ost(OstRequest::Write { offset: 0, .. }))));
+    let mut during = std::pin::pin!(ask(append(b"during")));
+    assert!(during.as_mut().poll(&mut context).is_pending() && port.take().is_empty());
+    let written = OstReply::Written { len: 6, boot_epoch: 6, granted: 0 };
+    reply(&import, &port, &piece.header, Reply::ok(ReplyBody::Ost(written)));
+    assert!(matches!(port.one().body, Body::Request(Request::Ping)), "in the place of the first");
+    let std::task::Poll::Ready(failed) = before.as_mut().poll(&mut context) else {
+        panic!("nobody knows what has become of it")
+    };
+    assert_eq!(failed.unwrap_err(), Errno::EIO);
+    assert!(during.as_mut().poll(&mut context).is_pending());
+    assert_eq!(port.one().bulk, append(b"during").1);
+}
+
+#[test]
+fn an_append_to_an_ost_that_is_taken_out_of_use_fails_and_is_not_sent_again() {
+    let object = sateen_types::ObjectId { fid: Fid::ROOT, stripe: 0 };
+    let port = Still::default();
+    let (import, _) = open(Endpoint::Ost(0), &port);
+    let append = OstRequest::Append { object, layout_gen: 1, grant_used: 0 };
+    let request = (Request::Ost(append), Bulk::Data(bytes::Bytes::from_static(b"once")));
+    let mut asked = std::pin::pin!(import.call(&port, request, WAITED_FOR, (|| 0, false), None));
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(asked.as_mut().poll(&mut context).is_pending());
+    let sent = port.one();
+    import.set_active(false);
+    let std::task::Poll::Ready(failed) = asked.as_mut().poll(&mut context) else {
+        panic!("nobody answers")
+    };
+    assert_eq!(failed.unwrap_err(), Errno::EIO);
+    import.set_active(true);
+    import.connect(&port);
+    reply(&import, &port, &port.one().header, connected(5, 0, 0));
+    for message in port.take() {
+        assert!(matches!(message.body, Body::Request(Request::Ping)), "{message:?}");
+        let to = (message.header.slot, sent.header.slot);
+        reply(&import, &port, &message.header, Reply::ok(ReplyBody::Empty));
+        assert_eq!(to.0, to.1, "it holds the slot");
+    }
+    assert_eq!(import.info().in_flight, 0);
 }
 
 /// What was appended is kept against a crash of its OST as what was written there.

@@ -3,7 +3,8 @@
 //!
 //! The file `given` of the target's folder has a line for each, written before it is given. It is about
 //! what this kernel has in memory, so that it need not be durable, and may have lines of objects that are
-//! back: whoever reads it asks the kernel about each. When there are too many of those it is written anew.
+//! back: whoever reads it asks the kernel about each. When there are too many of those it is written anew,
+//! and when a run that begins finds that nobody has anything it goes.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
@@ -88,6 +89,10 @@ impl Noted {
         state.left = left.iter().copied().collect();
         // Lines of what is back go with the next that is written.
         (state.file, state.lines) = (None, HashSet::new());
+        if left.is_empty() && state.given.is_empty() {
+            // Else the next run asks about them once more.
+            let _ = fs::remove_file(self.folder.join(FILE));
+        }
         Ok(left)
     }
 
@@ -207,6 +212,23 @@ mod tests {
         assert_eq!(second.left_open(|_| Ok(true)).unwrap(), []);
         second.begins(object(3)).unwrap();
         assert_eq!(next(&scratch, &[object(1), object(2), object(3)]), [object(2), object(3)]);
+    }
+
+    #[test]
+    fn it_goes_when_nobody_has_anything() {
+        let scratch = Scratch::new("noted-gone");
+        let is_there = || scratch.path().join(FILE).exists();
+        Noted::new(scratch.path()).begins(object(1)).unwrap();
+        let second = Noted::new(scratch.path());
+        second.begins(object(2)).unwrap();
+        assert_eq!(second.left_open(|_| Ok(true)).unwrap(), []);
+        assert!(is_there(), "one is given");
+        second.ends(object(2));
+        assert_eq!(second.left_open(|_| Ok(true)).unwrap(), []);
+        assert!(!is_there());
+        second.begins(object(3)).unwrap();
+        assert_eq!(next(&scratch, &[object(3)]), [object(3)]);
+        assert!(is_there());
     }
 
     #[test]
