@@ -41,6 +41,10 @@ const PROGRAMS: [(&str, &str); 6] = [
     ("waits for a lock", "open(my $f, '+<', \"$ARGV[0]/locked\") and flock($f, 2) and exit 0"),
 ];
 
+const FILES: [&str; 6] = ["cold", "shared", "mapped", "open", "direct", "locked"];
+/// The last page is read before there is nobody to read from.
+const FILE_BYTES: usize = 1 << 20;
+
 /// Two mounts, of which one is in the middle of everything.
 struct Busy {
     cluster: Cluster,
@@ -69,8 +73,8 @@ impl Busy {
         let mut cluster = Cluster::new(BINARY, name);
         let (mds, oss) = cluster.start();
         let other = cluster.mount("other");
-        for name in ["cold", "shared", "mapped", "open", "direct", "locked"] {
-            fs::write(other.join(name), bytes(1 << 20, 3)).unwrap();
+        for name in FILES {
+            fs::write(other.join(name), bytes(FILE_BYTES, 3)).unwrap();
             File::open(other.join(name)).unwrap().sync_all().unwrap();
         }
         let lock = File::open(other.join("locked")).unwrap();
@@ -80,9 +84,11 @@ impl Busy {
         cluster.mounts.push(mnt.clone());
         ok(mount.args(["-o", "retry=2"]).args(options));
         let daemon = Pid::from_raw(cluster.mount_pid(&mnt) as i32).unwrap();
-        // It knows its OSTs.
-        fs::write(mnt.join("begun"), bytes(1 << 20, 4)).unwrap();
-        File::open(mnt.join("begun")).unwrap().sync_all().unwrap();
+        // It knows its OSTs, and its servers have nothing to ask of anybody.
+        for name in FILES {
+            let last = FILE_BYTES as u64 - 1;
+            File::open(mnt.join(name)).unwrap().read_exact_at(&mut [0], last).unwrap();
+        }
         stop(&oss);
         let mut waiting = Waiting::of(&mnt, &PROGRAMS);
         std::thread::sleep(Duration::from_secs(2));
@@ -116,7 +122,7 @@ impl Busy {
         let mut there = [0; 7];
         File::open(mnt.join("shared")).unwrap().read_exact_at(&mut there, 0).unwrap();
         assert_eq!(&there, b"written");
-        assert!(fs::read(mnt.join("cold")).unwrap() == bytes(1 << 20, 3));
+        assert!(fs::read(mnt.join("cold")).unwrap() == bytes(FILE_BYTES, 3));
         drop(lock);
         let taken = File::open(mnt.join("locked")).unwrap();
         flock(&taken, FlockOperation::LockExclusive).unwrap();
