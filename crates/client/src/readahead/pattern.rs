@@ -373,7 +373,7 @@ mod tests {
 
     #[test]
     fn pieces_that_lie_close_are_not_asked_for_twice() {
-        let (len, step) = (30 << 10, (65 << 10) + 512);
+        let (len, step) = (30_u64 << 10, (65_i64 << 10) + 512);
         for step in [step, -step] {
             let first = 40 * step.abs();
             let next = Next::Pieces { first, step, len, count: 40, about: true };
