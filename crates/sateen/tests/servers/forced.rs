@@ -28,12 +28,12 @@ pub(crate) const MAPS: &str = "maps";
 impl Waiting {
     fn in_mount(mnt: &Path) -> Waiting {
         let scripts = [
-            ("reads", "open(my $f, '<', \"$ARGV[0]/cold\") and sysread($f, my $b, 9) and exit 0"),
+            ("reads", "open($f, '<', \"$ARGV[0]/cold\") and sysread($f, my $b, 9) and exit 0"),
             ("makes", "mkdir(\"$ARGV[0]/dir\") and exit 0"),
             ("looks", "stat(\"$ARGV[0]/sub/none\") and exit 0"),
             (
                 "syncs",
-                "open(my $f, '+<', \"$ARGV[0]/open\") and syswrite($f, 'x' x 9000) \
+                "open($f, '+<', \"$ARGV[0]/open\") and syswrite($f, 'x' x 9000) \
                  and POSIX::fsync(fileno($f)) and exit 0",
             ),
         ];

@@ -22,23 +22,23 @@ use crate::{BINARY, bytes};
 
 /// What of the mount waits, beside the process itself.
 const PROGRAMS: [(&str, &str); 6] = [
-    ("reads", "open(my $f, '<', \"$ARGV[0]/cold\") and sysread($f, my $b, 9) and exit 0"),
+    ("reads", "open($f, '<', \"$ARGV[0]/cold\") and sysread($f, my $b, 9) and exit 0"),
     (
         "reads what another mount writes",
-        "open(my $f, '<', \"$ARGV[0]/shared\") and sysread($f, my $b, 9) and exit 0",
+        "open($f, '<', \"$ARGV[0]/shared\") and sysread($f, my $b, 9) and exit 0",
     ),
-    (MAPS, "open(my $f, '<:mmap', \"$ARGV[0]/mapped\") and defined(getc($f)) and exit 0"),
+    (MAPS, "open($f, '<:mmap', \"$ARGV[0]/mapped\") and defined(getc($f)) and exit 0"),
     (
         "syncs",
-        "open(my $f, '+<', \"$ARGV[0]/open\") and syswrite($f, 'x' x 9000) \
+        "open($f, '+<', \"$ARGV[0]/open\") and syswrite($f, 'x' x 9000) \
          and POSIX::fsync(fileno($f)) and exit 0",
     ),
     (
         "writes past the cache",
-        "sysopen(my $f, \"$ARGV[0]/direct\", 040001) and \
+        "sysopen($f, \"$ARGV[0]/direct\", 040001) and \
          syswrite($f, 'y' x 4096) and POSIX::fsync(fileno($f)) and exit 0",
     ),
-    ("waits for a lock", "open(my $f, '+<', \"$ARGV[0]/locked\") and flock($f, 2) and exit 0"),
+    ("waits for a lock", "open($f, '+<', \"$ARGV[0]/locked\") and flock($f, 2) and exit 0"),
 ];
 
 const FILES: [&str; 6] = ["cold", "shared", "mapped", "open", "direct", "locked"];
