@@ -93,8 +93,12 @@ impl Busy {
         let mut waiting = Waiting::of(&mnt, &PROGRAMS);
         std::thread::sleep(Duration::from_secs(2));
         waiting.still_wait();
-        let shared = File::options().write(true).open(other.join("shared")).unwrap();
-        let writer = std::thread::spawn(move || shared.write_all_at(b"written", 0).unwrap());
+        let shared = other.join("shared");
+        // Its open waits for the reader already.
+        let writer = std::thread::spawn(move || {
+            let shared = File::options().write(true).open(shared).unwrap();
+            shared.write_all_at(b"written", 0).unwrap();
+        });
         until("the reader's page is to go", || notification_waits(daemon));
         waiting.still_wait();
         Busy { cluster, servers: [mds, oss], mnt, daemon, waiting, lock, writer }
