@@ -20,7 +20,7 @@ set -euo pipefail
 [[ -z ${BIN:-} ]] || BIN=$(realpath -m -- "$BIN")
 . "$(dirname "$0")/common.sh"
 
-all_systems="ext4 tmpfs null-uring null-classic sateen sateen-given sateen-tcp sateen-shm gluster moosefs"
+all_systems="ext4 tmpfs null-uring null-classic sateen sateen-no-passthrough sateen-tcp sateen-shm gluster moosefs"
 all_rows="empty small seq1 seq4 shared two random idle"
 read -ra systems <<<"${SYSTEMS:-$all_systems}"
 read -ra rows <<<"${ROWS:-$all_rows}"
@@ -151,7 +151,7 @@ start_system() {
     tmpfs) mount -t tmpfs -o size=60% sateen-compare "$mnt" ;;
     null-*) start_null "${1#null-}" "$mnt" ;;
     sateen) start_up "$ground/data" "$mnt" ;;
-    sateen-given) start_up "$ground/data" "$mnt" --passthrough ;;
+    sateen-no-passthrough) start_up "$ground/data" "$mnt" --no-passthrough ;;
     sateen-tcp | sateen-shm) start_servers "${1#sateen-}" "$ground" "$mnt" ;;
     *) bounded "$change_seconds_max" "bench/peers/$1.sh" start "$ground/data" "$mnt" ;;
     esac
@@ -214,7 +214,7 @@ description_of() {
     ext4) dir=$(ground_of ext4)/data pids= ;;
     tmpfs) pids= ;;
     null-*) pids=$(servers_of "${1#null-}") ;;
-    sateen | sateen-given)
+    sateen | sateen-no-passthrough)
         pids=$("$bin/sateen" status --data "$(ground_of "$1")/data" --json |
             sed -n 's/.*"pid": *\([0-9]*\).*/\1/p' | head -1)
         ;;
@@ -250,7 +250,7 @@ stop_system() {
         kind=${1#null-}
         umount "$mnt"
         ;;
-    sateen | sateen-given) [[ ! -d $ground/data ]] || timeout -k 10 "$change_seconds_max" "$bin/sateen" down --data "$ground/data" ${2:-} ;;
+    sateen | sateen-no-passthrough) [[ ! -d $ground/data ]] || timeout -k 10 "$change_seconds_max" "$bin/sateen" down --data "$ground/data" ${2:-} ;;
     sateen-tcp | sateen-shm)
         kind=${1#sateen-}
         timeout -k 10 "$change_seconds_max" umount "$mnt" || true
