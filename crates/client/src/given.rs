@@ -75,7 +75,7 @@ pub enum Way {
     Beside,
 }
 
-/// Whether anything is given away, and from which size on to readers.
+/// Whether anything is given away, and from which size on.
 #[derive(Debug)]
 pub(crate) struct Passthrough {
     now: AtomicU64,
@@ -206,6 +206,17 @@ impl InodeState {
     /// Whether the kernel has it.
     pub(crate) fn is_given(&self) -> bool {
         self.away().is_some()
+    }
+
+    /// Whether it can begin with the open that there is, if files are given from this size on. Small ones
+    /// are not, whoever opens them: to look at the object, and to wait until the session of who writes is
+    /// durable, costs more than is gained with a few requests less. Nor is one without an object.
+    fn may_begin(&self, from: u64) -> bool {
+        let is_large = |attr: Attr| {
+            attr.kind() == FileKind::Regular && attr.maybe_objects && attr.size >= from
+        };
+        let is_alone = self.opens == 1 && self.setting == 0 && self.group.is_none();
+        is_alone && self.attr.is_some_and(is_large)
     }
 
     /// The object, if it may be changed at any moment.
@@ -456,12 +467,28 @@ enum Found {
 }
 
 impl Client {
-    /// Files are given away from now on: to who writes, and to who reads one that is as large as this;
-    /// or no more are.
-    pub fn set_passthrough(&self, read_bytes_min: Option<u64>) {
-        let from = read_bytes_min.map_or(NOTHING, |bytes| bytes.min(NOTHING - 1));
+    /// Files that are as large as this are given away from now on; or no more are.
+    pub fn set_passthrough(&self, bytes_min: Option<u64>) {
+        let from = bytes_min.map_or(NOTHING, |bytes| bytes.min(NOTHING - 1));
         self.passthrough.on.store(from, Ordering::Relaxed);
         self.passthrough.now.store(from, Ordering::Relaxed);
+    }
+
+    /// From how many bytes on files are given away, if that is switched on; `None` if there is nothing
+    /// to give away.
+    pub fn passthrough_min(&self) -> Option<u64> {
+        Some(self.passthrough.on.load(Ordering::Relaxed)).filter(|from| *from != NOTHING)
+    }
+
+    /// Sets that. What is given stays so until it is closed.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` if there is nothing to give away.
+    pub fn set_passthrough_min(&self, bytes: u64) -> Result<()> {
+        self.passthrough_min().ok_or(Errno::EOPNOTSUPP)?;
+        let gives = self.gives_files();
+        self.set_passthrough(Some(bytes));
+        self.switch_passthrough(gives)
     }
 
     /// Programs of an earlier run, which did not end well, have these files open or mapped still, and read
@@ -512,11 +539,12 @@ impl Client {
     /// # Errors
     /// `EOPNOTSUPP` if there is nothing to give away.
     pub fn switch_passthrough(&self, on: bool) -> Result<()> {
-        let all = self.passthrough.on.load(Ordering::Relaxed);
-        if on && all == NOTHING {
+        let all = self.passthrough_min();
+        if on && all.is_none() {
             return Err(Errno::EOPNOTSUPP);
         }
-        self.passthrough.now.store(if on { all } else { NOTHING }, Ordering::Relaxed);
+        let now = all.filter(|_| on).unwrap_or(NOTHING);
+        self.passthrough.now.store(now, Ordering::Relaxed);
         Ok(())
     }
 
@@ -529,7 +557,7 @@ impl Client {
     pub async fn way_of(self: &Arc<Client>, handle: u64, begins: bool) -> Result<Way> {
         let file = self.file(handle)?;
         let (inode, how) = (&file.inode, file.how);
-        let begins = begins && self.may_begin(&file);
+        let from = self.begins_from(how).filter(|_| begins);
         let is_left = || self.passthrough.is_left(inode.fid);
         let found = until(
             &inode.state,
@@ -541,12 +569,7 @@ impl Client {
                 None if state.setting > 0 && is_left() => {
                     patience::is_over().then_some(Err(Errno::EINTR))
                 }
-                None if is_left()
-                    || begins
-                        && state.opens == 1
-                        && state.setting == 0
-                        && state.group.is_none() =>
-                {
+                None if is_left() || from.is_some_and(|from| state.may_begin(from)) => {
                     state.given = Some(Box::new(GivenAway::begins(inode.fid)));
                     // What the kernel writes nobody hears of.
                     state.drop_ahead();
@@ -560,7 +583,7 @@ impl Client {
             Found::Begins => {
                 let begun = {
                     let _beginning = Beginning(inode);
-                    self.begin_giving(&file, begins).await
+                    Box::pin(self.begin_giving(&file, from.is_some())).await
                 };
                 match begun {
                     Ok(true) => {}
@@ -586,17 +609,11 @@ impl Client {
         Ok(if how.direct || how.sync { Way::Beside } else { Way::Given })
     }
 
-    /// Whether an open is one with which it can begin.
-    fn may_begin(&self, file: &File) -> bool {
-        let (from, how) = (self.passthrough.now.load(Ordering::Relaxed), file.how);
-        if from == NOTHING || how.direct || how.sync || how.truncate || how.exec {
-            return false;
-        }
-        let state = lock(&file.inode.state);
-        state.attr.is_some_and(|attr| {
-            let is_there = attr.kind() == FileKind::Regular && attr.maybe_objects;
-            is_there && (how.write || attr.size >= from)
-        })
+    /// From which size on a file begins to be given with such an open, if it can with one.
+    fn begins_from(&self, how: OpenHow) -> Option<u64> {
+        let from = self.passthrough.now.load(Ordering::Relaxed);
+        let never = from == NOTHING || how.direct || how.sync || how.truncate || how.exec;
+        (!never).then_some(from)
     }
 
     /// Makes object and file the same, and gives it away. Whether it did. If it is not one that an earlier

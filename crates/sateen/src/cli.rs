@@ -101,10 +101,14 @@ pub(crate) struct UpArgs {
     /// so until a start with --mount and without this.
     #[arg(long)]
     pub direct_io: bool,
-    /// Files of one stripe are read and written by the kernel itself (Linux 6.9), for one mount; on
-    /// trial. It stays so until a start with --mount and without this.
-    #[arg(long, conflicts_with = "direct_io")]
+    /// Large files of one stripe are read and written by the kernel itself (Linux 6.9), or it does
+    /// not start [default: they are, where there is one mount and the machine can]. It stays so
+    /// until a start with --mount and without this.
+    #[arg(long, conflicts_with_all = ["direct_io", "no_passthrough"])]
     pub passthrough: bool,
+    /// They are not. It stays so, likewise.
+    #[arg(long)]
+    pub no_passthrough: bool,
     #[command(flatten)]
     pub waking: WakingArgs,
     /// Stay in the foreground and log to the terminal; Ctrl-C stops it.
@@ -213,7 +217,7 @@ pub(crate) struct MountArgs {
     pub point: PathBuf,
     /// Options with commas between: ro, rw, sync, dirsync, and atime, diratime, relatime, dev,
     /// suid, exec with or without `no`, strictatime; direct_io: programs' reads and writes go
-    /// past the kernel's page cache; flock, localflock or noflock: flock and fcntl locks hold for
+    /// past the kernel's page cache; nopassthrough: the kernel is given no files to read and write itself, which only the mount of `sateen up` does; flock, localflock or noflock: flock and fcntl locks hold for
     /// all mounts (as without; but every close is heard of from the start), for this one alone, or do not exist; retry=MINUTES: for how long servers that do not answer are
     /// tried, which in the field is a number of tries (in fstab with x-systemd.mount-timeout, which is 90 s otherwise); exclude=FSNAME-OST0001[:FSNAME-OST0002]: OSTs that this mount does not use; transport=io_uring or
     /// transport=classic: over what the kernel's requests come, without it io_uring where the kernel has it; poll=MICROSECONDS: for so long a thread that has run out of work looks for more before it sleeps (50 without it, 0: not at all); keep_cores_awake: no processor of this host halts while this is mounted; net=tcp or net=shm: over what servers are reached, without it memory that is shared with those of this host, and TCP with others; remount: a mount that is there gets these options.

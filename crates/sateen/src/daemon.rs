@@ -23,11 +23,12 @@ use crate::control::{self, Answer, Command};
 use crate::data_dir::DataDir;
 use crate::guard::{Guard, Guarded};
 use crate::node::mgc::Stop;
-use crate::node::{How, Keeper, LEFT_HINT, Mounted, Node};
+use crate::node::{How, Keeper, LEFT_HINT, Mounted, Node, Passthrough};
 use crate::params::{Param, Shown, fits, reaches};
 use crate::refusal::{Outcome, Refusal};
 use crate::report::{MountReport, Report};
 use crate::state::{self, Ended, State};
+use crate::up::NO_PASSTHROUGH;
 use crate::{mounts, notify};
 
 /// How long an aborted connection may take to end.
@@ -179,6 +180,7 @@ impl Shared {
                 state: mount.state().to_owned(),
                 transport: mount.mounted.session.transport().name().to_owned(),
                 passthrough: mount.mounted.client().gives_files(),
+                not_given: mount.mounted.why_not_given().map(str::to_owned),
                 left_open: mount.mounted.client().left_count() as u64,
             })
             .collect();
@@ -244,7 +246,9 @@ impl Server {
             transport: first.unwrap_or_default().to_owned(),
             data: data.path().canonicalize().unwrap_or_else(|_| data.path().to_owned()),
             direct_io: how.direct_io,
-            passthrough: how.passthrough,
+            passthrough: how.passthrough == Passthrough::Always,
+            no_passthrough: how.passthrough == Passthrough::Never(NO_PASSTHROUGH),
+            gives: mounts.iter().any(|mount| mount.mounted.client().gives_files()),
             options: Vec::new(),
             ended: None,
         };

@@ -238,6 +238,8 @@ fn options(args: &MountArgs) -> Outcome<How> {
             || how.flags.set(option);
         match option {
             "direct_io" => how.direct_io = true,
+            // The OSTs are elsewhere: it gives none anyway.
+            "nopassthrough" => {}
             "flock" => how.locking = Locking::Exact,
             "localflock" => how.locking = Locking::Local,
             "noflock" => how.locking = Locking::Refused,
@@ -428,7 +430,8 @@ mod tests {
 
     #[test]
     fn options_are_known_or_refused() {
-        let how = options(&args(&["ro,noatime", "defaults,user,_netdev,direct_io"])).unwrap();
+        let all = ["ro,noatime", "defaults,user,_netdev,direct_io,nopassthrough"];
+        let how = options(&args(&all)).unwrap();
         assert!(how.flags.read_only && how.flags.noatime && how.direct_io);
         assert!(!options(&args(&["ro,rw"])).unwrap().flags.read_only);
         let locking = |words: &[&str]| options(&args(words)).unwrap().locking;

@@ -155,7 +155,7 @@ pub(crate) struct Device {
 
 /// What can be set: the last part of its name, its smallest and largest value, and the value
 /// with a meaning of its own.
-const TUNABLES: [(&str, u64, u64); 25] = [
+const TUNABLES: [(&str, u64, u64); 26] = [
     ("active", 0, 1),
     ("max_rpcs_in_flight", 1, 512),
     // Always fewer than those.
@@ -183,6 +183,8 @@ const TUNABLES: [(&str, u64, u64); 25] = [
     ("statahead_max", 0, STATAHEAD_MAX as u64),
     ("statahead_agl", 0, 1),
     ("passthrough", 0, 1),
+    // With 0 files of any size are given.
+    ("passthrough_min_kb", 0, PASSTHROUGH_MIN_KB_MAX),
     // With 0 nothing is read ahead, and no file whole.
     ("max_read_ahead_mb", 0, READ_AHEAD_MAX >> 20),
     ("max_read_ahead_per_file_mb", 0, READ_AHEAD_MAX >> 20),
@@ -192,6 +194,8 @@ const TUNABLES: [(&str, u64, u64); 25] = [
     ("lock_limit_mb", 1, 1_048_576),
     ("lock_reclaim_threshold_mb", 0, 1_048_576),
 ];
+/// 1 TiB.
+const PASSTHROUGH_MIN_KB_MAX: u64 = 1 << 30;
 /// How many locks a mount keeps; can be cleared, too.
 const LRU_SIZE: &str = "lru_size";
 /// How long it keeps those that nobody uses: milliseconds, or with a unit.

@@ -47,6 +47,9 @@ pub(crate) struct MountReport {
     /// Whether the kernel there is given files that it reads and writes itself.
     #[serde(default)]
     pub passthrough: bool,
+    /// Why it is not, where it could be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_given: Option<String>,
     /// How many files programs of an earlier run have open or mapped still, which the kernel has for that.
     #[serde(default)]
     pub left_open: u64,
@@ -107,9 +110,10 @@ impl Report {
             }
         }
         for mount in &self.mounts {
-            let note = match (mount.state.as_str(), mount.passthrough) {
-                ("mounted", true) => " (passthrough)".to_owned(),
-                ("mounted", false) => String::new(),
+            let note = match (mount.state.as_str(), &mount.not_given) {
+                ("mounted", _) if mount.passthrough => " (passthrough)".to_owned(),
+                ("mounted", Some(why)) => format!(" (no passthrough: {why})"),
+                ("mounted", None) => String::new(),
                 (state, _) => format!(" ({})", paint(colour, "31", state)),
             };
             let note = match mount.left_open {
@@ -175,6 +179,7 @@ mod tests {
             state: state.into(),
             transport: transport.into(),
             passthrough: true,
+            not_given: None,
             left_open: 0,
         };
         let report = Report {
@@ -195,6 +200,13 @@ mod tests {
         let mounted = Report { mounts: vec![mount("mounted", "classic")], ..report.clone() };
         assert!(mounted.text(false).contains("/d/mnt (passthrough)"), "{}", mounted.text(false));
         assert!(!text.contains('\x1b') && report.text(true).contains("\x1b[31mfailed"));
+        let asked = MountReport {
+            passthrough: false,
+            not_given: Some("it was told so".into()),
+            ..mount("mounted", "classic")
+        };
+        let asked = Report { mounts: vec![asked], ..report.clone() }.text(false);
+        assert!(asked.contains("/d/mnt (no passthrough: it was told so)"), "{asked}");
         let rows: Vec<&str> = text.lines().rev().take(3).collect();
         assert!(rows.iter().all(|row| row.len() == rows[0].len()), "{text}");
         assert!(rows[0].ends_with("25.0G     75.0G   25%"), "{text}");

@@ -26,9 +26,14 @@ pub(crate) struct State {
     /// Whether programs' reads and writes went past the kernel's page cache.
     #[serde(default)]
     pub direct_io: bool,
-    /// Whether the kernel read and wrote files itself.
+    /// Whether the kernel had to be given files, or was not to be given any, because somebody said so.
     #[serde(default)]
     pub passthrough: bool,
+    #[serde(default)]
+    pub no_passthrough: bool,
+    /// Whether it was given any.
+    #[serde(default)]
+    pub gives: bool,
     /// The options that its mount was made with, if `mount.sateen` has made it.
     #[serde(default)]
     pub options: Vec<String>,
@@ -107,6 +112,8 @@ mod tests {
             data: "/srv/fs".into(),
             direct_io: true,
             passthrough: true,
+            no_passthrough: false,
+            gives: true,
             options: vec!["ro,direct_io".into()],
             ended: Some(Ended { at: 9, why: "asked to".into(), failed: Some("MDT0000".into()) }),
         };

@@ -85,6 +85,7 @@ fn at_rest(data: &DataDir) -> Outcome<Report> {
             state: "lost".to_owned(),
             transport: String::new(),
             passthrough: false,
+            not_given: None,
             left_open: 0,
         })
         .collect();

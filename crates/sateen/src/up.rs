@@ -14,7 +14,7 @@ use crate::cli::UpArgs;
 use crate::control::{self, Answer, Command};
 use crate::data_dir::{DataDir, User};
 use crate::node::mgc::Stop;
-use crate::node::{How, Node};
+use crate::node::{How, Node, Passthrough};
 use crate::refusal::{Outcome, Refusal};
 use crate::state::State;
 use crate::{background, daemon, killed, logging, mounts, run_dir, targets};
@@ -25,6 +25,8 @@ const PREDECESSOR_TIMEOUT: Duration = Duration::from_secs(120);
 const LOG_BYTES_MAX: u64 = 16 << 20;
 /// How often to look whether it has.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// The option with which the kernel is given no files.
+pub(crate) const NO_PASSTHROUGH: &str = "--no-passthrough";
 
 /// Runs the command.
 pub(crate) fn run(args: &UpArgs) -> Outcome<ExitCode> {
@@ -49,6 +51,9 @@ fn leave_behind(args: &UpArgs) -> Outcome<ExitCode> {
     }
     if args.passthrough {
         command.arg("--passthrough");
+    }
+    if args.no_passthrough {
+        command.arg(NO_PASSTHROUGH);
     }
     if let Some(us) = args.waking.poll {
         command.arg("--poll").arg(us.to_string());
@@ -82,14 +87,14 @@ fn serve_here(args: &UpArgs) -> Outcome<ExitCode> {
         last.clear_dead_mounts()?;
     }
     let wanted = Wanted::of(args, &data, last.as_ref());
-    if wanted.passthrough && wanted.mounts.len() > 1 {
+    if wanted.passthrough == Passthrough::Always && wanted.mounts.len() > 1 {
         // Mounts do not hear of what others' kernels write.
         return Err(Refusal::new(
             format!("--passthrough is for one mount, and there are {}", wanted.mounts.len()),
             "leave it out, or name one --mount only",
         ));
     }
-    if wanted.passthrough && last.as_ref().is_some_and(|last| last.direct_io) {
+    if args.passthrough && last.as_ref().is_some_and(|last| last.direct_io) {
         tracing::warn!(
             "it was started with --direct-io before; with --passthrough it is not any more"
         );
@@ -134,28 +139,35 @@ fn wait_for_the_end(data: &DataDir) -> Outcome<()> {
 struct Wanted {
     mounts: Vec<PathBuf>,
     direct_io: bool,
-    passthrough: bool,
+    passthrough: Passthrough,
 }
 
 impl Wanted {
     /// As it is said; as it was the last time, if nothing is. Elsewhere, programs that go on where
     /// they were would write into the bare folder.
     fn of(args: &UpArgs, data: &DataDir, last: Option<&State>) -> Wanted {
-        let (direct_io, passthrough) = (args.direct_io, args.passthrough);
-        let said = Wanted { mounts: args.mount.clone(), direct_io, passthrough };
-        if !said.mounts.is_empty() {
-            return said;
-        }
-        // The two exclude each other: what is said wins.
+        let last = last.filter(|_| args.mount.is_empty());
+        // Direct I/O and passthrough exclude each other: what is said wins.
         let direct_io =
-            said.direct_io || !said.passthrough && last.is_some_and(|last| last.direct_io);
-        let passthrough =
-            said.passthrough || !direct_io && last.is_some_and(|last| last.passthrough);
-        let mounts = last.map(|last| last.mounts_at(data.path())).unwrap_or_default();
-        match mounts.is_empty() {
-            true => Wanted { mounts: vec![data.default_mount()], direct_io, passthrough },
-            false => Wanted { mounts, direct_io, passthrough },
-        }
+            args.direct_io || !args.passthrough && last.is_some_and(|last| last.direct_io);
+        let mounts = match last {
+            Some(last) => last.mounts_at(data.path()),
+            None => args.mount.clone(),
+        };
+        let mounts = if mounts.is_empty() { vec![data.default_mount()] } else { mounts };
+        let said = args.passthrough || args.no_passthrough;
+        let before = last.filter(|_| !said);
+        let always = args.passthrough || before.is_some_and(|last| last.passthrough);
+        let never = args.no_passthrough || before.is_some_and(|last| last.no_passthrough);
+        let passthrough = match (always, never) {
+            _ if direct_io => Passthrough::Never("--direct-io"),
+            (true, _) => Passthrough::Always,
+            (_, true) => Passthrough::Never(NO_PASSTHROUGH),
+            // They do not hear of what others' kernels write.
+            _ if mounts.len() > 1 => Passthrough::Never("there are several mounts"),
+            _ => Passthrough::Perhaps,
+        };
+        Wanted { mounts, direct_io, passthrough }
     }
 }
 

@@ -89,7 +89,9 @@ impl Given {
         let has = |option: &str| {
             let made = state.options.iter().flat_map(|list| list.split(','));
             let shown = mount.super_options.split(',');
-            let mut all = made.chain(shown).chain(state.direct_io.then_some("direct_io"));
+            let decided = [(state.direct_io, "direct_io"), (!state.gives, "nopassthrough")];
+            let decided = decided.into_iter().filter(|(is_so, _)| *is_so).map(|(_, option)| option);
+            let mut all = made.chain(shown).chain(decided);
             all.any(|had| had == option)
         };
         let lasting = self.lasting.iter().map(String::as_str);
@@ -279,6 +281,8 @@ mod tests {
             transport: String::new(),
             data: PathBuf::new(),
             passthrough: false,
+            no_passthrough: false,
+            gives: !direct_io,
             direct_io,
             options: vec![options.to_owned()],
             ended: None,
@@ -292,6 +296,8 @@ mod tests {
         assert!(!asked(exclude, &state(false, "exclude=scratch-OST0002"), "rw"));
         assert!(!asked("ro,direct_io", &state(false, "rw"), "rw"));
         assert!(asked("ro,direct_io", &state(true, ""), "rw"));
+        assert!(asked("nopassthrough", &state(true, ""), "rw"), "it has nothing to give");
+        assert!(!asked("nopassthrough", &state(false, ""), "rw"));
         assert!(!asked("dirsync", &state(false, ""), "rw"));
         assert!(asked("dirsync", &state(false, ""), "rw,dirsync"));
         assert!(asked("sync,noatime,retry=1", &state(false, ""), "rw"));

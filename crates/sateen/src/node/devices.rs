@@ -689,9 +689,16 @@ fn of_client(client: &Arc<Client>, naming: &Naming, out: &mut Vec<Param<'static>
 fn passthrough(client: &Arc<Client>, prefix: &str, out: &mut Vec<Param<'static>>) {
     let (shown, set) = (client.clone(), client.clone());
     let gives = move || u8::from(shown.gives_files()).to_string();
-    out.push(Param::shown(format!("{prefix}/passthrough"), gives).set_by(move |value| {
-        set.switch_passthrough(value == "1")
-            .map_err(|_| "only a mount of sateen up --passthrough has files to give".to_owned())
+    let nothing = |_| "this mount has no files to give: sateen status says why".to_owned();
+    out.push(
+        Param::shown(format!("{prefix}/passthrough"), gives)
+            .set_by(move |value| set.switch_passthrough(value == "1").map_err(nothing)),
+    );
+    let (shown, set) = (client.clone(), client.clone());
+    let min = move || (shown.passthrough_min().unwrap_or_default() >> 10).to_string();
+    out.push(Param::shown(format!("{prefix}/passthrough_min_kb"), min).set_by(move |value| {
+        let bytes = number(value).unwrap_or_default() << 10;
+        set.set_passthrough_min(bytes).map_err(nothing)
     }));
 }
 

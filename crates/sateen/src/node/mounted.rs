@@ -35,9 +35,13 @@ const PING_NS: u64 = 2_000_000_000;
 /// them together.
 const DIRTY_BYTES: u64 = 32 * MIB;
 const DIRTY_IN_ALL_BYTES: u64 = 512 * MIB;
-/// A file that is opened for reading alone is given to the kernel from this size on: smaller ones are
-/// in its pages from the last time.
-const READ_BYTES_MIN: u64 = MIB;
+/// A file is given to the kernel from this size on. To give a smaller one away, and to take it back, costs
+/// more than the requests that are spared.
+const GIVEN_BYTES_MIN: u64 = MIB;
+/// So much a file system has to keep for root at least, for its files to be given away where nobody asks
+/// for that: what is given is written past the room that targets leave for their journals, and who
+/// removes something has to write that down.
+const RESERVE_BYTES_MIN: u64 = 16 * MIB;
 /// What is to be done where programs of an earlier run, which was killed, have files still that the kernel
 /// was given.
 pub(crate) const LEFT_HINT: &str =
@@ -45,13 +49,24 @@ pub(crate) const LEFT_HINT: &str =
 /// So often whoever waits looks whether it is still to.
 const STOP_LOOK: Duration = Duration::from_millis(100);
 
+/// Whether the kernel is given files that it reads and writes itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Passthrough {
+    /// It is not, and why, if anybody could expect it.
+    Never(&'static str),
+    /// If that is possible.
+    Perhaps,
+    /// Or nothing is mounted.
+    Always,
+}
+
 /// How to mount.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct How {
     /// Nothing but mappings uses the kernel's page cache.
     pub direct_io: bool,
-    /// The kernel is given files that it reads and writes itself, if this is the only mount.
-    pub passthrough: bool,
+    /// For the only mount of a process.
+    pub passthrough: Passthrough,
     /// Among whom flock and fcntl locks hold.
     pub locking: Locking,
     /// The kernel's own flags.
@@ -66,7 +81,7 @@ impl How {
     /// As file systems that users bring along are mounted.
     pub(crate) fn new(direct_io: bool) -> How {
         let (locking, flags) = (Locking::default(), MountOptions::new("/").flags);
-        let (transport, passthrough) = (TransportChoice::Auto, false);
+        let (transport, passthrough) = (TransportChoice::Auto, Passthrough::Never(""));
         How { direct_io, passthrough, locking, flags, transport, tried_until: None }
     }
 }
@@ -79,6 +94,8 @@ pub(crate) struct Mounted {
     client: Arc<Client>,
     fs: Arc<KernelFs>,
     port: Arc<ClientPort>,
+    /// Why its kernel is given no files; empty if that is no question.
+    not_given: String,
     left: Once,
 }
 
@@ -114,7 +131,7 @@ impl Mounted {
         let given = Arc::new(GivenFiles::default());
         let folders: Vec<PathBuf> = stores.values().map(|store| store.folder.clone()).collect();
         // What an earlier run has left open is given in any case.
-        let gives = how.passthrough || !left.is_empty();
+        let gives = !matches!(how.passthrough, Passthrough::Never(_)) || !left.is_empty();
         client.left_open(left.iter().copied());
         if gives {
             fs = fs.giving(given.clone());
@@ -145,21 +162,28 @@ impl Mounted {
         }
         let attached = port.attach(session.notifier(), &session.offer(), root);
         let attached = attached.map_err(|error| Refusal::io("start threads", &error));
-        let given = attached.and_then(|()| match gives {
-            true => can_give(&session, (&given, &folders), how.passthrough),
+        let can_give = || match gives {
+            true => can_give(&session, (&given, &folders)),
             false => Ok(()),
+        };
+        let why_not = attached.and_then(|()| {
+            let why_not = why_not(how.passthrough, left.is_empty(), (can_give(), &folders))?;
+            if why_not.is_none() {
+                client.set_passthrough(Some(GIVEN_BYTES_MIN));
+            }
+            take_over(reactor, &client, left).map(|()| why_not.unwrap_or_default())
         });
-        if how.passthrough && given.is_ok() {
-            client.set_passthrough(Some(READ_BYTES_MIN));
-        }
-        if let Err(refusal) = given.and_then(|()| take_over(reactor, &client, left)) {
-            drop(session);
-            port.detach();
-            say_goodbye(reactor, &client);
-            return Err(refusal);
-        }
+        let not_given = match why_not {
+            Ok(why_not) => why_not,
+            Err(refusal) => {
+                drop(session);
+                port.detach();
+                say_goodbye(reactor, &client);
+                return Err(refusal);
+            }
+        };
         let left = Once::new();
-        Ok(Mounted { session, reactor: reactor.clone(), client, fs, port, left })
+        Ok(Mounted { session, reactor: reactor.clone(), client, fs, port, not_given, left })
     }
 
     /// Heeds these flags from now on: it was remounted.
@@ -170,6 +194,17 @@ impl Mounted {
     /// Its client, for whoever has something to tell it.
     pub(crate) fn client(&self) -> &Arc<Client> {
         &self.client
+    }
+
+    /// Why its kernel is given no files; `None` if it is, or nobody would expect it.
+    pub(crate) fn why_not_given(&self) -> Option<&str> {
+        match self.not_given.as_str() {
+            "" if self.client.passthrough_min().is_some() && !self.client.gives_files() => {
+                Some("switched off with lctl")
+            }
+            "" => None,
+            why_not => Some(why_not),
+        }
     }
 
     /// The mount is gone: the client gives everything back. Returns when it has, whoever
@@ -195,18 +230,49 @@ impl Mounted {
     }
 }
 
-/// Files of these folders can be given to the kernel from now on, if it takes them.
-fn can_give(
-    session: &Session,
-    (given, folders): (&GivenFiles, &[PathBuf]),
-    passthrough: bool,
-) -> Outcome<()> {
-    let hint = match passthrough {
-        true => "start it without --passthrough, and with --mount if it was started with it before",
-        false => LEFT_HINT,
+/// Why the kernel is given no files, if it is not, after it was tried whether it takes those of these folders.
+///
+/// # Errors
+/// It has to be given them, and does not take them.
+fn why_not(
+    wanted: Passthrough,
+    none_left: bool,
+    (can_give, folders): (Outcome<()>, &[PathBuf]),
+) -> Outcome<Option<String>> {
+    let refused = match can_give {
+        Err(refusal) if !none_left => return Err(Refusal { hint: LEFT_HINT.into(), ..refusal }),
+        Err(refusal) if wanted == Passthrough::Always => return Err(refusal),
+        Err(refusal) => Some(refusal.what),
+        Ok(()) => None,
     };
+    let why_not = match wanted {
+        Passthrough::Never(why) => return Ok(Some(why.to_owned())),
+        Passthrough::Always => None,
+        Passthrough::Perhaps => refused.or_else(|| without_reserve(folders)),
+    };
+    if let Some(why_not) = &why_not {
+        tracing::info!("the kernel is given no files: {why_not}");
+    }
+    Ok(why_not)
+}
+
+/// That one of these folders lies where nothing is kept for root, if so.
+fn without_reserve(folders: &[PathBuf]) -> Option<String> {
+    let reserve = |folder: &PathBuf| {
+        let space = rustix::fs::statvfs(folder).ok()?;
+        Some(space.f_bfree.saturating_sub(space.f_bavail).saturating_mul(space.f_frsize))
+    };
+    let too_little =
+        |folder: &&PathBuf| reserve(folder).is_none_or(|kept| kept < RESERVE_BYTES_MIN);
+    let folder = folders.iter().find(too_little)?.display();
+    Some(format!("the file system of {folder} keeps no room for root"))
+}
+
+/// Files of these folders can be given to the kernel from now on, if it takes them.
+fn can_give(session: &Session, (given, folders): (&GivenFiles, &[PathBuf])) -> Outcome<()> {
+    let hint = "start it without --passthrough, and with --mount if it was started with it before";
     if !session.caps().contains(Caps::PASSTHROUGH) {
-        let lacks = "this kernel lacks FUSE_PASSTHROUGH (Linux 6.9), which --passthrough needs";
+        let lacks = "this kernel lacks FUSE_PASSTHROUGH (Linux 6.9)";
         return Err(Refusal::new(lacks, hint).that_lasts());
     }
     let backings = session.backings();

@@ -73,6 +73,35 @@ fn sizes_and_times_are_those_of_the_object() {
     assert_eq!((again.len(), again.modified().unwrap()), (24, now.modified().unwrap()));
 }
 
+/// By default. Small ones are asked for, whoever opens them.
+#[test]
+fn only_large_files_are_given() {
+    let Some(rig) = Rig::start(Servers::Embedded, "given-large", 1, false) else { return };
+    let Rig::Embedded(program) = &rig else { unreachable!("it has one process") };
+    let status = || {
+        let mut command = Command::new(BINARY);
+        ok(command.arg("status").arg("--data").arg(program.data()))
+    };
+    if !status().contains(" (passthrough)") {
+        return skipped(format!("it cannot be given files here: {}", status()));
+    }
+    for (bytes, is_given) in [(3901, false), ((1 << 20) - 1, false), (1 << 20, true)] {
+        let path = rig.mnt().join(format!("file{bytes}"));
+        fs::write(&path, vec![b'a'; bytes]).unwrap();
+        for write in [true, false] {
+            let (written, read) = (samples(&rig, "write_bytes"), samples(&rig, "read_bytes"));
+            let file = File::options().read(true).write(write).open(&path).unwrap();
+            if write {
+                file.write_all_at(b"A", 0).unwrap();
+                assert_eq!(samples(&rig, "write_bytes") == written, is_given, "{bytes}");
+            }
+            file.read_exact_at(&mut [0; 4], 0).unwrap();
+            assert_eq!(samples(&rig, "read_bytes") == read, is_given, "{bytes}");
+        }
+    }
+    rig.end();
+}
+
 #[test]
 fn it_is_shown_and_can_be_switched_off_and_on() {
     let Some(rig) = Rig::start(Servers::Given, "given-switch", 1, false) else { return };
@@ -257,7 +286,7 @@ fn a_disk_that_given_writes_have_filled_has_room_for_its_servers() {
     };
     sateen(&["up", "--passthrough", "--osts", "1", "--mount", mnt.to_str().unwrap()]);
     let path = mnt.join("file");
-    fs::write(&path, b"as it was made").unwrap();
+    fs::write(&path, vec![b'a'; 1 << 20]).unwrap();
     let file = File::options().append(true).open(&path).unwrap();
     let bytes = vec![b'x'; 1 << 20];
     let full = (0..400).find_map(|_| (&file).write_all(&bytes).err()).unwrap();
@@ -274,6 +303,82 @@ fn a_disk_that_given_writes_have_filled_has_room_for_its_servers() {
     });
     sateen(&["down"]);
     sateen(&["fsck"]);
+}
+
+/// Where the file system below keeps nothing for root nobody is given anything, unless that was asked for.
+#[test]
+fn without_room_for_its_servers_none_are_given() {
+    if !can_mount() {
+        return;
+    }
+    let folder = Folder::new("given-no-reserve");
+    let (disk, mnt) = (Tmpfs::below(&folder.0), folder.0.join("mnt"));
+    let data = disk.0.join("data");
+    let sateen = |args: &[&str]| {
+        let mut command = Command::new(BINARY);
+        ok(command.args(&args[..1]).arg("--data").arg(&data).args(&args[1..]))
+    };
+    let up = ["up", "--osts", "1", "--mount", mnt.to_str().unwrap(), "--passthrough"];
+    sateen(&up[..5]);
+    let status = sateen(&["status"]);
+    assert!(status.contains("(no passthrough: the file system of "), "{status}");
+    assert!(status.contains(" keeps no room for root)"), "{status}");
+    sateen(&["down"]);
+    sateen(&up);
+    let status = sateen(&["status"]);
+    assert!(status.contains(" (passthrough)"), "{status}");
+    sateen(&["down"]);
+}
+
+/// A file system in memory.
+struct Tmpfs(std::path::PathBuf);
+
+impl Tmpfs {
+    fn below(folder: &Path) -> Tmpfs {
+        let point = folder.join("tmpfs");
+        fs::create_dir(&point).unwrap();
+        ok(Command::new("mount").args(["-t", "tmpfs", "-o", "size=512m", "tmpfs"]).arg(&point));
+        Tmpfs(point)
+    }
+}
+
+impl Drop for Tmpfs {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+/// Descriptors that a kernel was given the file by are those of the file system below.
+#[test]
+fn a_given_descriptor_takes_no_other_ways() {
+    let Some(rig) = Rig::start(Servers::Given, "given-ways", 1, false) else { return };
+    let path = rig.mnt().join("file");
+    fs::write(&path, vec![b'a'; 2 * PAGE_BYTES]).unwrap();
+    let mut open = File::options();
+    let file = open.read(true).write(true).open(&path).unwrap();
+    // As mount(8) has it done where it finds the helper.
+    let remount = |options| {
+        let mut mount = Command::new(BINARY);
+        ok(mount.args(["mount", "-o", options, "sateen"]).arg(rig.mnt()))
+    };
+    let written = samples(&rig, "write_bytes");
+    remount("remount,sync");
+    file.write_all_at(b"A", 0).unwrap();
+    assert_eq!(samples(&rig, "write_bytes"), written, "the kernel has it still");
+    open.open(&path).unwrap().write_all_at(b"B", 1).unwrap();
+    assert!(samples(&rig, "write_bytes") > written, "a new one is asked for");
+    remount("remount,async");
+    // Of any alignment is what was opened so.
+    let mut bytes = [0; 3];
+    let direct = open.custom_flags(O_DIRECT).open(&path).unwrap();
+    direct.read_exact_at(&mut bytes, 1).unwrap();
+    assert_eq!(&bytes, b"Baa");
+    let flags = rustix::fs::fcntl_getfl(&file).unwrap();
+    rustix::fs::fcntl_setfl(&file, flags | OFlags::DIRECT).unwrap();
+    file.read_exact_at(&mut bytes, 0).unwrap();
+    assert_eq!(&bytes, b"ABa", "the file below was opened without, and stays so");
+    drop((file, direct));
+    rig.end();
 }
 
 #[test]

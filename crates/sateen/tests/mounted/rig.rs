@@ -30,7 +30,7 @@ pub(crate) fn with_kernel_caches() -> RwLockReadGuard<'static, ()> {
 pub(crate) enum Servers {
     /// Everything is in one process.
     Embedded,
-    /// The same, whose kernel is given files.
+    /// The same, whose kernel is given files of any size.
     Given,
     /// An MGS and an MDT in one process, two OSTs in another; over TCP.
     Separate,
@@ -50,7 +50,7 @@ macro_rules! on_both {
 }
 pub(crate) use on_both;
 
-/// Declares each of these functions as a test whose kernel is given files.
+/// Declares each of these functions as a test whose kernel is given files of any size.
 macro_rules! on_given {
     ($($name:ident),* $(,)?) => {
         mod given {
@@ -85,6 +85,10 @@ impl Rig {
             Servers::Given => {
                 let program = Program::new(BINARY, name, 1, &["--passthrough"]).unwrap();
                 program.up().unwrap();
+                let mut lctl = Command::new(BINARY);
+                lctl.args(["lctl", "--data"]).arg(program.data());
+                // For later starts, too.
+                ok(lctl.args(["set_param", "-P", "llite.*.passthrough_min_kb=0"]));
                 let mounts = vec![program.mnt().to_owned(); usize::from(mounts)];
                 Rig::Given { program, mounts }
             }

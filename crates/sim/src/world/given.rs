@@ -9,8 +9,8 @@ use sateen_types::Endpoint;
 
 use super::{Shape, World};
 
-/// From so many bytes on a file is given to readers, too.
-const READ_BYTES_MIN: [u64; 3] = [0, 100_000, 400_000];
+/// From so many bytes on a file is given away.
+const BYTES_MIN: [u64; 3] = [0, 50_000, 300_000];
 /// How long all of it is down at most: 300 ms.
 const DOWN_NS: u64 = 300_000_000;
 
@@ -27,7 +27,7 @@ impl World {
         if !self.config.given {
             return None;
         }
-        self.random.pick(&READ_BYTES_MIN).copied()
+        self.random.pick(&BYTES_MIN).copied()
     }
 
     /// All of it crashes at once.
