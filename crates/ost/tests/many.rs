@@ -52,7 +52,8 @@ fn what_makes_no_sense_is_refused() {
     let mut client = world.client(1);
     let a = object(1, 0);
     let far = i64::MAX as u64;
-    let wrong: [(&[(u64, u32)], u32, Errno); 9] = [
+    type Pieces<'a> = &'a [(u64, u32)];
+    let wrong: [(Pieces<'_>, u32, Errno); 9] = [
         (&[], 0, Errno::EINVAL),
         (&[(0, 0), (5, 1)], 1, Errno::EINVAL),
         (&[(5, 2), (0, 2)], 4, Errno::EINVAL),

@@ -66,10 +66,14 @@ pub(super) fn written(message: &Message, reply: &Reply) -> Option<Written> {
     Some(Written { run, object, layout_gen, places, data, is_wrong })
 }
 
+/// Offsets and lengths.
+#[cfg(test)]
+type Ranges = Vec<(u64, u64)>;
+
 impl Written {
     /// The parts, for tests.
     #[cfg(test)]
-    pub(super) fn place(&self) -> (u64, ObjectId, u32, Vec<(u64, u64)>, &[u8]) {
+    pub(super) fn place(&self) -> (u64, ObjectId, u32, Ranges, &[u8]) {
         (self.run, self.object, self.layout_gen, self.ranges().collect(), &self.data)
     }
 
