@@ -197,8 +197,8 @@ pub struct Client {
     clock: AtomicU64,
     /// How long an MDT may hear nothing; 0 is for ever.
     ping_ns: AtomicU64,
-    /// Closes have nothing to say of late errors.
-    pub(crate) closes_silent: AtomicBool,
+    /// All OSTs are in this process.
+    pub(crate) osts_are_here: AtomicBool,
     stopped: AtomicBool,
     /// It has said goodbye.
     pub(crate) left: AtomicBool,
@@ -245,7 +245,7 @@ impl Client {
             lost_at: Mutex::default(),
             clock: AtomicU64::new(1),
             ping_ns: AtomicU64::new(0),
-            closes_silent: AtomicBool::new(false),
+            osts_are_here: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
             left: AtomicBool::new(false),
         })

@@ -191,11 +191,14 @@ pub(crate) struct Leaving {
     pub(crate) was: Option<(LockMode, Ibits)>,
     /// The MDT has answered the cancel, and whoever sent it has yet to look.
     pub(crate) answered: bool,
+    /// The cancel brings a report.
+    pub(crate) tells: bool,
 }
 
 impl Leaving {
     pub(crate) fn new(id: LockId, was: Option<&Held>) -> Leaving {
-        Leaving { id, was: was.map(|held| (held.mode, held.bits)), answered: false }
+        let was = was.map(|held| (held.mode, held.bits));
+        Leaving { id, was, answered: false, tells: false }
     }
 }
 

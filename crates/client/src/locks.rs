@@ -130,7 +130,10 @@ impl InodeState {
         // Only what says something of the data: the MDT may ask for the rest before it takes a
         // report of the atime.
         let data = at.and_then(|at| self.locks.get(at));
-        let reported = self.reporting && data.is_none_or(|held| held.bits.intersects(Ibits::DATA));
+        // One report at a time: a cancel that is overtaken, or sent again after a restart, would make of
+        // the size what it was.
+        let reporting = self.reporting || self.cancels.iter().any(|leaving| leaving.tells);
+        let reported = reporting && data.is_none_or(|held| held.bits.intersects(Ibits::DATA));
         let held = at.and_then(|at| self.locks.get_mut(at));
         if reported || held.as_ref().is_some_and(|held| held.users > 0) {
             // Those who come wait for this: there would always be somebody.
@@ -153,12 +156,14 @@ impl InodeState {
             return None;
         }
         let held = self.locks.remove(id);
-        self.cancels.push(Leaving::new(id, held.as_ref()));
+        let mut leaving = Leaving::new(id, held.as_ref());
         let tells = held.as_ref().is_some_and(|held| {
             // A reader tells the atime. Who may write as well tells all of it under that lock.
             held.owns_data() || held.bits.intersects(Ibits::DATA) && !self.may_write()
         });
         let report = if tells { self.report() } else { None };
+        leaving.tells = report.is_some();
+        self.cancels.push(leaving);
         self.lost_locks();
         Some(LetGo::Gone(report))
     }
@@ -786,6 +791,10 @@ mod tests {
         assert!(state.let_go(LockId(1)).is_none(), "a report says what the size is");
         assert!(state.locks[0].is_draining());
         state.reporting = false;
+        // So does the cancel of another that was given back just before.
+        state.cancels.push(Leaving { tells: true, ..Leaving::new(LockId(2), None) });
+        assert!(state.let_go(LockId(1)).is_none());
+        state.cancels.clear();
         state.locks[0].busy().served.add(Some((0, 1)));
         assert!(matches!(state.let_go(LockId(1)), Some(LetGo::Served(_))));
         state.locks[0].busy().served = Served::Nothing;

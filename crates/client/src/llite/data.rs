@@ -140,6 +140,8 @@ pub(crate) struct Writes(AtomicU32);
 
 impl Writes {
     const CLOSED: u32 = 1 << 31;
+    /// One has ended.
+    const WROTE: u32 = 1 << 30;
 
     /// False if no more may begin.
     fn begin(&self) -> bool {
@@ -151,14 +153,18 @@ impl Writes {
     }
 
     fn end(&self) {
-        self.0.store(self.0.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
+        self.0.store((self.0.load(Ordering::Relaxed) - 1) | Writes::WROTE, Ordering::Relaxed);
+    }
+
+    fn has_any_ended(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & Writes::WROTE != 0
     }
 
     /// None begins from now on; whether all have ended.
     fn close(&self) -> bool {
         let now = self.0.load(Ordering::Relaxed) | Writes::CLOSED;
         self.0.store(now, Ordering::Relaxed);
-        now == Writes::CLOSED
+        now & !Writes::WROTE == Writes::CLOSED
     }
 }
 
@@ -677,7 +683,9 @@ impl Client {
         self.recorded(inode).await?;
         let layout = self.layout_of(inode).await?.ok_or(Errno::EIO)?;
         self.changes(inode, (offset, data.len() as u64));
-        if file.keeps {
+        let is_worth_it =
+            || !self.osts_are_here.load(Ordering::Relaxed) || file.writes.has_any_ended();
+        if file.keeps && is_worth_it() {
             let mtime = self.port.now().wall();
             let write = Write { offset, data: &data, layout: &layout, era, mtime };
             if self.kept(inode, |state| used.is_there(state), write).await? {

@@ -754,13 +754,14 @@ impl Client {
 
     /// Whether a close of an open may have something to say, and so is worth a question.
     pub fn tells_closes(&self, handle: u64) -> bool {
-        !self.closes_silent.load(Ordering::Relaxed) && self.keeps_writes(handle)
+        !self.osts_are_here.load(Ordering::Relaxed) && self.keeps_writes(handle)
     }
 
-    /// Closes tell nothing of late errors, which wait for an fsync: for OSTs of the same process,
-    /// whose writes fail late in any case, when the disk is written.
-    pub fn set_closes_silent(&self) {
-        self.closes_silent.store(true, Ordering::Relaxed);
+    /// All OSTs are in this process. Closes tell nothing of late errors then, which wait for an fsync:
+    /// such an OST's writes fail late in any case, when the disk is written. And the first write of an
+    /// open is not kept: most small files have no other, and to copy it costs more than it saves.
+    pub fn set_osts_are_here(&self) {
+        self.osts_are_here.store(true, Ordering::Relaxed);
     }
 
     /// Makes a file or directory durable: its data, and beside that its size and whatever else

@@ -454,8 +454,7 @@ fn make(reactor: &Arc<Reactor>, targets: Targets<'_>) -> (Arc<Client>, Arc<Clien
     let client = Client::new(config, as_port);
     client.set_dirty_max(DIRTY_BYTES, DIRTY_IN_ALL_BYTES);
     if targets.elsewhere.is_empty() {
-        // What these OSTs cannot write shows when their disks sync, after whatever close.
-        client.set_closes_silent();
+        client.set_osts_are_here();
     } else {
         client.ping_every(PING_NS);
         client.set_read_ahead_forward(true);

@@ -82,7 +82,9 @@ fn a_mount_that_was_thrown_out_comes_back() {
     deaf.hear_again();
 
     // The file was open, and its size not told: whoever has it open hears of it.
-    assert!(is_eio(open.write_at(b"late", 0)), "nothing is written behind b's back");
+    // A write may be kept before it hears, and is lost then: nothing is written behind b's back.
+    let late = open.write_at(b"late", 0);
+    assert!(late.is_ok() || is_eio(late));
     assert!(is_eio(open.sync_all()));
     assert!(is_eio(fs::File::open(a.join("file")).and_then(|mut file| {
         // Opened anew it is there, as b made it.

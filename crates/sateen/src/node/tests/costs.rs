@@ -63,7 +63,7 @@ const CEILINGS: [(&str, Cost); 9] = [
     ("create and close", cost(4.0, 2.0, 19.25)),
     ("stat", cost(1.0, 0.0, 2.0)),
     ("open and close", cost(2.0, 2.0, 9.0)),
-    ("write 4 KiB", cost(1.0, 1.0, 5.0)),
+    ("write 4 KiB", cost(1.0, 0.0, 6.0)),
     ("open, read 4 KiB, close", cost(3.0, 3.0, 15.0)),
     ("open for the third time and close", cost(2.0, 0.0, 5.0)),
     ("create, write 4 KiB, close", cost(5.0, 3.0, 35.5)),
