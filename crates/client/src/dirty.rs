@@ -28,13 +28,14 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use sateen_types::{Endpoint, Errno, Fid, Layout, Result, Timespec};
 use sateen_wire::MANY;
 
 use crate::client::Client;
 use crate::inode::{Inode, InodeState};
 use crate::loss::Loss;
+use crate::osc::Places;
 use crate::patience::{self, to_the_end};
 use crate::sync::{Side, Waiters, Woken, join_all, join_few, lock, until};
 use extents::Extents;
@@ -139,6 +140,11 @@ impl LateErrors {
     /// Of how many some program has heard: a sync tells of the others, whoever asks.
     pub(crate) fn heard(&self) -> u32 {
         self.heard
+    }
+
+    /// Whether there is one of which no program has heard.
+    fn is_unheard(&self) -> bool {
+        self.heard != self.count
     }
 
     /// A program was told that all may be lost.
@@ -666,8 +672,10 @@ impl Client {
         let (offset, len) = (write.offset, write.data.len() as u64);
         let mut guard = lock(&inode.state);
         let state = &mut *guard;
-        // One whose lock is lost would keep what nobody may write any more.
+        // One whose lock is lost would keep what nobody may write any more. After an error the OST is to
+        // say at once what it says, until a program has heard.
         let may = len < WRITE_BYTES_MAX && state.looking == 0 && state.size_known;
+        let may = may && !state.late.is_unheard();
         let may = may && is_there(state);
         let fits = state.dirty.as_ref().is_none_or(|dirty| {
             dirty.era == write.era && dirty.layout.generation == write.layout.generation
@@ -791,15 +799,23 @@ impl Client {
                 let bytes = pieces.bytes();
                 let grant = self.granted_for(inode, (ost, bytes), id);
                 let (places, data) = pieces.joined();
-                let write = (places, (data, grant));
+                let write = (places.clone(), (data.clone(), grant));
                 let written = self.write_object(inode, generation, (ost, stripe), write, era).await;
-                self.dirty.gone(ost, bytes, 0);
-                match written {
+                let done = match written {
                     Ok(len) if len == bytes => Ok(()),
                     // What there was room for is written, and all before it.
-                    Ok(_) => Err(Errno::ENOSPC),
+                    Ok(len) => {
+                        self.write_rest(inode, generation, (ost, stripe), (places, data, len), era)
+                            .await
+                    }
+                    Err(Errno::ENOSPC) => {
+                        self.write_rest(inode, generation, (ost, stripe), (places, data, 0), era)
+                            .await
+                    }
                     Err(errno) => Err(errno),
-                }
+                };
+                self.dirty.gone(ost, bytes, 0);
+                done
             })
         };
         let mut sorted = Sorted::default();
@@ -835,6 +851,36 @@ impl Client {
                 self.dirty.failed(fid, errno);
             }
         }
+    }
+
+    /// Writes each piece by itself that is not whole among the first so many bytes: one for which there is
+    /// no room takes no other with it, which may overwrite what is there.
+    async fn write_rest(
+        &self,
+        inode: &Inode,
+        layout_gen: u32,
+        object: (u32, u32),
+        (places, data, written): (Places, Bytes, u64),
+        era: u64,
+    ) -> Result<()> {
+        let Places::Pieces(_) = &places else { return Err(Errno::ENOSPC) };
+        let mut result = Ok(());
+        let mut end = 0;
+        for (offset, len) in places.ranges(data.len() as u64) {
+            let from = end as usize;
+            end += len;
+            if end <= written {
+                continue;
+            }
+            let piece = data.slice(from..end as usize);
+            let write = (Places::At(offset), (piece, 0));
+            match self.write_object(inode, layout_gen, object, write, era).await {
+                Ok(done) if done == len => {}
+                Ok(_) => result = Err(Errno::ENOSPC),
+                Err(errno) => result = Err(errno),
+            }
+        }
+        result
     }
 
     /// How many bytes pieces of an object may have that go to an OST together; `None` if it takes each by

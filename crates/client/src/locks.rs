@@ -174,10 +174,13 @@ impl InodeState {
         let (writer, mut report) = (self.may_write(), self.report());
         let mut gone = Vec::new();
         while let Some(held) = self.locks.pop() {
-            self.cancels.push(Leaving::new(held.id, Some(&held)));
+            let mut leaving = Leaving::new(held.id, Some(&held));
             let writes = held.owns_data() || held.shares_writes();
             let tells = if writer { writes } else { held.bits.intersects(Ibits::DATA) };
-            gone.push((held.id, if tells { report.take() } else { None }));
+            let told = if tells { report.take() } else { None };
+            leaving.tells = told.is_some();
+            self.cancels.push(leaving);
+            gone.push((held.id, told));
         }
         self.lost_locks();
         gone

@@ -323,12 +323,12 @@ impl Statahead {
     /// A call begins that changes a name of this directory.
     pub(crate) fn changes_name(&self, dir: Fid, name: &Name) -> Changing<'_> {
         let changing = self.changes(dir, name.as_bytes());
-        // Whoever takes the name before it is void finds that it has changed since.
-        place(&self.begun, dir, name.as_bytes()).fetch_add(1, Ordering::SeqCst);
         // Whoever begins a listing after this asks for no name without having seen the change.
         if !self.is_idle() {
             lock(&self.state).voids(dir, name);
         }
+        // Whoever has taken the name before it was void finds that it has changed since.
+        place(&self.begun, dir, name.as_bytes()).fetch_add(1, Ordering::SeqCst);
         changing
     }
 

@@ -23,8 +23,9 @@ const BACKING_OPEN: libc::c_ulong = 0x4010_e501;
 /// FUSE_DEV_IOC_BACKING_CLOSE: _IOW(229, 2, u32).
 const BACKING_CLOSE: libc::c_ulong = 0x4004_e502;
 
-/// As whom files are read and written: not as root.
-const NOBODY: libc::uid_t = 65534;
+/// As whom files are read and written: not as root, and as nobody for whom a file system keeps room, either
+/// (`resuid=` of ext4, which some set to 65534): a number that no user has.
+const NOBODY: libc::uid_t = u32::MAX - 2;
 
 /// Where one mount's backing files are registered; any open /dev/fuse of its connection is as
 /// good as another. Cloned freely.

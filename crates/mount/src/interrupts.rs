@@ -285,7 +285,9 @@ impl Interrupts {
         if !self.may_be_given_up(op) {
             return Entered { reply, patience: None, early: false, watch: false };
         }
-        let reads = matches!(op, Op::Read { .. });
+        // Those that fill pages: of others it is not the thread that waits, but perhaps a program that
+        // looks for all of them at once (libaio), whichever of its threads has asked.
+        let reads = matches!(op, Op::Read { lock_owner: None, .. });
         let untold = (reply.may_miss_interrupts() || reads) && self.sleep.is_some();
         let (reply, revoker) = reply.revocable();
         let patience = Arc::new(Patience::default());

@@ -419,15 +419,22 @@ impl Server {
     fn unmount_all(&self, force: bool) -> Result<(), Busy> {
         let mut mounts = lock(&self.shared.mounts);
         let mut unmounted = Vec::new();
+        let mut busy = None;
         for mount in mounts.iter_mut().filter(|mount| !mount.lost) {
             let was_there = mounts::is_mounted(&mount.path);
             match mount.end(force) {
                 Ok(()) if was_there => unmounted.push(mount.path.clone()),
                 Ok(()) => {}
-                Err(mount) => return Err(Busy { mount, unmounted }),
+                Err(mount) => {
+                    busy.get_or_insert(mount);
+                    // What must end must not wait for another that does not.
+                    if !force {
+                        break;
+                    }
+                }
             }
         }
-        Ok(())
+        busy.map_or(Ok(()), |mount| Err(Busy { mount, unmounted }))
     }
 
     fn unmount_forced(&self) {
@@ -437,6 +444,11 @@ impl Server {
     }
 
     fn close(&self) -> Outcome<()> {
+        // Also of a mount that would not end: what it keeps of programs' writes is for the OSTs of this
+        // process, too, which are about to end.
+        for mount in lock(&self.shared.mounts).iter() {
+            mount.mounted.leave();
+        }
         let node = lock(&self.shared.node).take();
         node.map_or(Ok(()), Node::close)
     }

@@ -51,7 +51,9 @@ pub(crate) fn run(args: &DownArgs) -> Outcome<ExitCode> {
     let asked = match reach(&data).map_err(reading)? {
         Reached::It(stream) => control::ask_over(stream, Command::Down { force: args.force }),
         Reached::Deaf => {
-            if args.force {
+            // Not those of a process of another PID namespace, which cannot be ended from here either.
+            let is_seen = |pid| killed::is_ending(pid) || data.is_locked_by(pid);
+            if args.force && pid.is_some_and(is_seen) {
                 abort_mounts(state.as_ref().filter(|state| Some(state.pid) == pid));
             }
             end_by_signal(&data, pid)?;

@@ -28,10 +28,18 @@ impl LoopedExt4 {
     /// # Errors
     /// There is no `mkfs.ext4`, or no loop device for us.
     pub fn below(folder: &Path, mib: u64) -> Result<LoopedExt4> {
+        LoopedExt4::made_with(folder, mib, &[])
+    }
+
+    /// The same with options of `mkfs.ext4`.
+    ///
+    /// # Errors
+    /// As [`LoopedExt4::below`].
+    pub fn made_with(folder: &Path, mib: u64, options: &[&str]) -> Result<LoopedExt4> {
         let (image, point) = (folder.join("ext4.image"), folder.join("ext4"));
         File::create(&image).and_then(|file| file.set_len(mib << 20)).context("make the image")?;
         fs::create_dir(&point)?;
-        done(Command::new("mkfs.ext4").args(["-q", "-F", "-b", "4096"]).arg(&image))?;
+        done(Command::new("mkfs.ext4").args(["-q", "-F", "-b", "4096"]).args(options).arg(&image))?;
         done(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&point))?;
         Ok(LoopedExt4 { point })
     }

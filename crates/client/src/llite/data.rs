@@ -801,6 +801,10 @@ impl Client {
         let era = self.era();
         let file = self.file(handle)?;
         let used = self.use_data(&file.inode, Access::Write, None).await?;
+        if used.is_group() {
+            // Others write it, too.
+            return Ok(false);
+        }
         self.size_now(&file.inode, &used).await?;
         let layout = self.layout_of(&file.inode).await?.ok_or(Errno::EIO)?;
         let moved = self.move_file(&file.inode, (ost, layout.generation), era).await;

@@ -57,6 +57,10 @@ fn writer_of_pieces(room: u32) -> (Rig, u64) {
     let (header, request) = rig.take_ost();
     assert!(matches!(request, OstRequest::WriteMany { .. }), "{request:?}");
     rig.answer(&header, says(room, 0));
+    // Nor is there for one by itself.
+    for _ in room / 10..3 {
+        rig.answer(&take_write(&rig), says(0, 0));
+    }
     (rig, handle)
 }
 

@@ -131,7 +131,13 @@ impl Mounted {
         let given = Arc::new(GivenFiles::default());
         let folders: Vec<PathBuf> = stores.values().map(|store| store.folder.clone()).collect();
         // What an earlier run has left open is given in any case.
-        let gives = !matches!(how.passthrough, Passthrough::Never(_)) || !left.is_empty();
+        // The kernel stacks other file systems less high on a mount that may be given files.
+        let may_give = match how.passthrough {
+            Passthrough::Never(_) => false,
+            Passthrough::Perhaps => without_reserve(&folders).is_none(),
+            Passthrough::Always => true,
+        };
+        let gives = may_give || !left.is_empty();
         client.left_open(left.iter().copied());
         if gives {
             fs = fs.giving(given.clone());
@@ -258,14 +264,31 @@ fn why_not(
 
 /// That one of these folders lies where nothing is kept for root, if so.
 fn without_reserve(folders: &[PathBuf]) -> Option<String> {
-    let reserve = |folder: &PathBuf| {
-        let space = rustix::fs::statvfs(folder).ok()?;
-        Some(space.f_bfree.saturating_sub(space.f_bavail).saturating_mul(space.f_frsize))
-    };
     let too_little =
-        |folder: &&PathBuf| reserve(folder).is_none_or(|kept| kept < RESERVE_BYTES_MIN);
+        |folder: &&PathBuf| root_reserve(folder).is_none_or(|kept| kept < RESERVE_BYTES_MIN);
     let folder = folders.iter().find(too_little)?.display();
     Some(format!("the file system of {folder} keeps no room for root"))
+}
+
+/// Bytes that the file system of a folder keeps for root. Of others than ext4 it is not known what the
+/// difference of what is free and what is to be had means.
+fn root_reserve(folder: &Path) -> Option<u64> {
+    const EXT4_SUPER_MAGIC: u64 = 0xef53;
+    if u64::try_from(rustix::fs::statfs(folder).ok()?.f_type) != Ok(EXT4_SUPER_MAGIC) {
+        return None;
+    }
+    let space = rustix::fs::statvfs(folder).ok()?;
+    let device = rustix::fs::stat(folder).ok()?.st_dev;
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    // What ext4 keeps for itself is in neither, and root's writes take nothing of it.
+    let link = std::fs::read_link(format!("/sys/dev/block/{major}:{minor}")).ok();
+    let name = link.as_ref().and_then(|link| link.file_name()?.to_str());
+    let own = name.and_then(|name| {
+        let path = format!("/sys/fs/ext4/{name}/reserved_clusters");
+        std::fs::read_to_string(path).ok()?.trim().parse::<u64>().ok()
+    });
+    let kept = space.f_bfree.saturating_sub(space.f_bavail);
+    Some(kept.saturating_sub(own.unwrap_or(0)).saturating_mul(space.f_frsize))
 }
 
 /// Files of these folders can be given to the kernel from now on, if it takes them.
