@@ -48,7 +48,7 @@ fn of_pieces_that_were_written_in_part_the_rest_is_told() {
         take_pieces(&rig);
         written_last(&rig, short, 0);
         // Those that are not whole are written one by one: the last one has room.
-        for piece in u64::from(short) / 100..3 {
+        for piece in short / 100..3 {
             assert_eq!(take_write(&rig), (piece * 2 * PAGE, 100, 0), "{short}");
             written_last(&rig, if piece == 2 { 100 } else { 0 }, 0);
         }
