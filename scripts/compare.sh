@@ -21,7 +21,7 @@ set -euo pipefail
 . "$(dirname "$0")/common.sh"
 
 all_systems="ext4 tmpfs null-uring null-classic sateen sateen-no-passthrough sateen-tcp sateen-shm gluster moosefs"
-all_rows="empty small seq1 seq4 shared two random idle"
+all_rows="empty small seq1 seq4 shared two random seq4k many idle"
 read -ra systems <<<"${SYSTEMS:-$all_systems}"
 read -ra rows <<<"${ROWS:-$all_rows}"
 rounds=${ROUNDS:-5} scale=${SCALE:-100} ground_gib=${GROUND_GIB:-8}
@@ -394,7 +394,7 @@ make_disks() {
 # one ROUND: all file systems made, measured in turns, and taken away.
 one() {
     local system log=$results/$1.log row alone=()
-    for row in "${rows[@]}"; do [[ $row == two ]] || alone+=("$row"); done
+    for row in "${rows[@]}"; do [[ $row == two || $row == many ]] || alone+=("$row"); done
     for system in "${systems[@]}"; do
         start_system "$system" >>"$log" 2>&1 || { tail -n 20 "$log" >&2; die "$system does not start"; }
     done
@@ -405,7 +405,10 @@ one() {
         done
         # Only there while they are needed: servers do more for several clients.
         measure "$1" two
+        for system in "${systems[@]}"; do drop_mounts "$system" >>"$log" 2>&1; done
     fi
+    # Last, since servers are busy with what was removed for a while.
+    ! known many "${rows[@]}" || measure "$1" many
     stop_all >>"$log" 2>&1
 }
 

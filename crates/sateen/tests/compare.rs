@@ -54,15 +54,19 @@ fn a_small_comparison_makes_its_document() {
     fs::create_dir(&path).unwrap();
     let scratch = Scratch { path: path.clone(), _watched: Watchdog::over(&path) };
     let (went_well, said) =
-        compare(&scratch.path, "tmpfs sateen", "empty small seq4 shared random idle");
+        compare(&scratch.path, "tmpfs sateen", "empty small seq4 shared random seq4k many idle");
     assert!(went_well, "{said}");
 
     let text = fs::read_to_string(scratch.path.join("document.md")).unwrap();
     assert!(text.contains("**A quick run (1 of 5 rounds, 1 % of the sizes)"), "{text}");
     assert!(!text.contains("failed"), "{text}");
-    for row in
-        ["empty files: create", "files of 3901 bytes: read", "47008 bytes, shared file: write"]
-    {
+    for row in [
+        "empty files: create",
+        "files of 3901 bytes: read",
+        "47008 bytes, shared file: write",
+        "4 KiB sequential: write",
+        "100 000 empty files: stat",
+    ] {
         assert!(text.contains(&format!("| {row} (")), "{row}: {text}");
     }
     assert!(text.contains("Sateen embedded, idle"), "{text}");
@@ -75,9 +79,9 @@ fn a_small_comparison_makes_its_document() {
     let json = fs::read_to_string(scratch.path.join("document.json")).unwrap();
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     // Of each file system 4 + 6 + 3 × 3 rows with one and with two processes (tmpfs knows of no
-    // stripes), and what an idle Sateen uses.
+    // stripes), 4 KiB after 4 KiB, many files on Sateen alone, and what an idle Sateen uses.
     let singles = json["singles"].as_array().unwrap();
-    assert_eq!(singles.len(), 2 * (4 + 6 + 9) + 2 * (4 + 6 + 6) + 1, "{json}");
+    assert_eq!(singles.len(), 2 * (4 + 6 + 9) + 2 * (4 + 6 + 6) + 2 + 3 + 1, "{json}");
     assert!(singles.iter().all(|one| one["value"].as_f64().is_some() && one["failed"].is_null()));
 
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();

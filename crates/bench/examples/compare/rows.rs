@@ -2,7 +2,8 @@
 //! the next has its turn; reads of a visit begin cold, and are warm when they come again.
 //!
 //! Removals come after everything else, because ext4 passes over inodes that were just removed for
-//! minutes, which would slow the creates of whatever lies on it.
+//! minutes, which would slow the creates of whatever lies on it; what many files cost comes behind
+//! them, since these are removed as well.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -29,7 +30,7 @@ pub(crate) struct Group {
     pub(crate) unit: &'static str,
 }
 
-pub(crate) const GROUPS: [Group; 7] = [
+pub(crate) const GROUPS: [Group; 9] = [
     Group { name: "empty", title: "empty files", metadata: true, stripes: 1, unit: "files/s" },
     Group {
         name: "small",
@@ -73,12 +74,26 @@ pub(crate) const GROUPS: [Group; 7] = [
         stripes: 1,
         unit: "operations/s",
     },
+    Group {
+        name: SEQ4K,
+        title: "4 KiB sequential",
+        metadata: false,
+        stripes: 1,
+        unit: "operations/s",
+    },
+    Group { name: MANY, title: "100 000 empty files", metadata: true, stripes: 1, unit: "files/s" },
 ];
 
 /// The group of two processes, each on a mount of its own, that write one file in turns of 47008
 /// bytes; what they have written is compared on a third mount. Where all mounts of a file system are
 /// the same kernel's, they are one.
 pub(crate) const TWO: &str = "two";
+
+/// The group of one process that writes 4 KiB after 4 KiB, which is what a request costs: it is held
+/// against FUSE with nothing behind it, so nothing is synced within the time.
+pub(crate) const SEQ4K: &str = "seq4k";
+/// The group of one process that looks at many files, and again: how many locks and inodes are kept.
+pub(crate) const MANY: &str = "many";
 
 /// The group that measures nothing but processes that nobody asks anything.
 pub(crate) const IDLE: &str = "idle";
@@ -138,6 +153,7 @@ const DATA: [&[Step]; 2] = [
     &[step(Op::Write, Caches::Any)],
     &[step(Op::Read, Caches::Cold), step(Op::Read, Caches::Warm), VERIFY],
 ];
+const WRITE: [&[Step]; 1] = [&[step(Op::Write, Caches::Any)]];
 const TOGETHER: [&[Step]; 1] = [&[step(Op::Write, Caches::Any), VERIFY]];
 const EMPTY: [&[Step]; 2] = [
     &[step(Op::Create, Caches::Any)],
@@ -161,13 +177,15 @@ pub(crate) fn visits(wanted: &[String], processes: &[u32]) -> Vec<Visit> {
             all.push(Visit { group, processes, steps, first, last });
         }
     };
-    let (metadata, data): (Vec<_>, Vec<_>) =
-        GROUPS.iter().filter(|group| has(group)).partition(|group| group.metadata);
+    let (many, rest): (Vec<_>, Vec<_>) =
+        GROUPS.iter().filter(|group| has(group)).partition(|group| group.name == MANY);
+    let (metadata, data): (Vec<_>, Vec<_>) = rest.into_iter().partition(|group| group.metadata);
     for &count in processes {
         for &group in &data {
             match group.name {
                 TWO if count == 2 => add(group, count, &TOGETHER, (true, true)),
-                TWO => {}
+                SEQ4K if count == 1 => add(group, count, &WRITE, (true, true)),
+                TWO | SEQ4K => {}
                 _ => add(group, count, &DATA, (true, true)),
             }
         }
@@ -182,6 +200,9 @@ pub(crate) fn visits(wanted: &[String], processes: &[u32]) -> Vec<Visit> {
         for &group in &metadata {
             add(group, count, &REMOVE, (false, true));
         }
+    }
+    for &group in many.iter().filter(|_| processes.contains(&1)) {
+        add(group, 1, &EMPTY, (true, true));
     }
     all
 }
@@ -213,8 +234,16 @@ impl Visit {
     /// Whether a file system takes part: only Sateen can be told how many stripes a file has, and
     /// two mounts not all have.
     pub(crate) fn is_for(&self, system: &System) -> bool {
-        if self.group.name == TWO {
-            return system.known.kind == Kind::Local || system.others.len() > 1;
+        match self.group.name {
+            TWO => return system.known.kind == Kind::Local || system.others.len() > 1,
+            // It takes minutes where a file takes a millisecond, and asks about Sateen alone.
+            MANY => {
+                return matches!(
+                    system.known.name,
+                    "ext4" | "sateen" | "sateen-tcp" | "sateen-shm"
+                );
+            }
+            _ => {}
         }
         self.group.stripes == 1 || system.known.kind == Kind::Sateen
     }
@@ -226,6 +255,8 @@ impl Visit {
             "small" => [20_000, 20_000, 8000, 2000],
             "seq1" | "seq4" => [1024, 1024, 1024, 256],
             "shared" | TWO => [512, 512, 512, 64].map(|mib| mib * MIB / SHARED_BYTES),
+            MANY => [100_000; 4],
+            SEQ4K => [512, 512, 512, 32].map(|mib| mib * MIB / RANDOM_BYTES),
             _ => [256, 128, 64, 8].map(|mib| mib * MIB / RANDOM_BYTES),
         };
         let all = match kind {
@@ -240,10 +271,10 @@ impl Visit {
     /// What all processes together write or read with so many operations each.
     pub(crate) fn bytes(&self, count: u64) -> u64 {
         let each = match self.group.name {
-            "empty" => 0,
+            "empty" | MANY => 0,
             "small" => SMALL_BYTES,
             "shared" | TWO => SHARED_BYTES,
-            "random" => RANDOM_BYTES,
+            "random" | SEQ4K => RANDOM_BYTES,
             _ => MIB,
         };
         count.saturating_mul(each).saturating_mul(self.processes.into())
@@ -267,6 +298,7 @@ impl Visit {
         } else {
             let what = match (step.op, step.verify) {
                 (Op::Write, _) if self.group.name == TWO => "-w -e -E",
+                (Op::Write, _) if self.group.name == SEQ4K => "-w",
                 (Op::Write, _) => "-w -e",
                 (_, false) => "-r",
                 (_, true) => "-R",
@@ -277,6 +309,7 @@ impl Visit {
                     let bytes = count * RANDOM_BYTES;
                     format!("-F -z --random-offset-seed 7 -b {bytes} -t {RANDOM_BYTES}")
                 }
+                SEQ4K => format!("-F -b {} -t {RANDOM_BYTES}", count * RANDOM_BYTES),
                 _ => format!("-F -b {count}m -t 1m"),
             };
             format!("ior {what} -k -G {SIGNATURE} {sizes} -o")
@@ -294,7 +327,8 @@ impl Visit {
 
     /// What sateen-bench calls a step, and what its rate is multiplied with for the group's unit.
     pub(crate) fn reported(&self, step: Step) -> (&'static str, f64) {
-        let factor = if self.group.name == "random" { (MIB / RANDOM_BYTES) as f64 } else { 1.0 };
+        let in_operations = matches!(self.group.name, "random" | SEQ4K);
+        let factor = if in_operations { (MIB / RANDOM_BYTES) as f64 } else { 1.0 };
         match step.op {
             Op::Create => ("File creation", 1.0),
             Op::Stat => ("File stat", 1.0),
@@ -317,13 +351,17 @@ pub(crate) fn title(row: &str) -> String {
 /// Every row there is, in the order of the document.
 pub(crate) fn all_rows() -> Vec<String> {
     let names: Vec<String> = GROUPS.iter().map(|group| group.name.to_owned()).collect();
-    // With two processes there is each of them.
-    let visits = visits(&names, &[2]);
+    // With one process or with two there is each of them.
+    let visits = visits(&names, &[1, 2]);
     let mut rows = Vec::new();
     for group in &GROUPS {
         for visit in visits.iter().filter(|visit| visit.group.name == group.name) {
             let measured = visit.steps.iter().filter(|step| !step.verify);
-            rows.extend(measured.map(|step| step.row(group)));
+            for row in measured.map(|step| step.row(group)) {
+                if !rows.contains(&row) {
+                    rows.push(row);
+                }
+            }
         }
     }
     rows
@@ -336,7 +374,7 @@ mod tests {
     #[test]
     fn rows_are_as_the_document_names_them() {
         let rows = all_rows();
-        assert_eq!(rows.len(), 4 + 6 + 4 * 3 + 1, "{rows:?}");
+        assert_eq!(rows.len(), 4 + 6 + 4 * 3 + 1 + 1 + 3, "{rows:?}");
         assert_eq!(rows.first().map(|row| title(row)).as_deref(), Some("empty files: create"));
         assert_eq!(title("random.read.cold"), "4 KiB random: read, cold");
     }

@@ -189,7 +189,7 @@ mod tests {
         assert_eq!((one.known.title, one.dir.to_str()), ("Sateen tcp", Some("/mnt/x")));
         assert_eq!((one.servers, one.client), (vec![7, 9], vec![11]));
         assert!(system("ext4=/mnt").unwrap().servers.is_empty());
-        for wrong in ["ext4", "floppy=/mnt", "ext4=/mnt,servers=x", "ext4=/mnt,others=1"] {
+        for wrong in ["ext4", "floppy=/mnt", "ext4=/mnt,servers=x", "ext4=/mnt,other=1"] {
             assert!(system(wrong).is_err(), "{wrong}");
         }
     }
