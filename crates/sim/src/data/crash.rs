@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use sateen_types::ClientId;
 
-use super::pieces::{Keepers, NOBODY, Piece, Pieces, overlay, subtract};
+use super::pieces::{Keepers, NOBODY, Piece, Sweep, overlay, subtract};
 use super::{Data, NEVER};
 
 impl Data {
@@ -201,39 +201,31 @@ impl Data {
         }
     }
 
-    /// The pieces that hold this place.
-    fn pieces_at(&self, place: u64) -> Pieces<'_> {
-        let holds = |piece: &&Piece| piece.offset <= place && place < piece.end();
-        let all = self.pending.iter().chain(&self.maybe).chain(&self.under).chain(&self.kept);
-        let ends = all.flat_map(|piece| [piece.offset, piece.end()]);
-        Pieces {
-            pending: self.pending.iter().filter(holds).collect(),
-            maybe: self.maybe.iter().filter(holds).collect(),
-            under: self.under.iter().filter(holds).collect(),
-            is_kept: self.kept.iter().any(|piece| holds(&piece)),
-            upto: ends.filter(|end| *end > place).min().unwrap_or(u64::MAX),
-        }
-    }
-
     /// Every byte must be what is durable, or one of those that were written since; what is
     /// lost has to be told.
     fn compare(&self, ost: u32, offset: u64, there: &[u8]) -> Result<Vec<Piece>, String> {
         let mut lost: Vec<Piece> = Vec::new();
-        let mut pieces = Pieces::default();
+        let end = offset + there.len() as u64;
+        let mut pending = Sweep::new(&self.pending, offset, end);
+        let mut maybe = Sweep::new(&self.maybe, offset, end);
+        let mut under = Sweep::new(&self.under, offset, end);
+        let mut kept = Sweep::new(&self.kept, offset, end);
+        let mut upto = offset;
         for (place, byte) in (offset..).zip(there.iter().copied()) {
             let seen = self.content.get(place as usize).copied().unwrap_or_default();
             if seen == byte {
                 continue;
             }
-            if place >= pieces.upto {
-                pieces = self.pieces_at(place);
+            if place >= upto {
+                let all = [&mut pending, &mut maybe, &mut under, &mut kept];
+                upto = all.map(|pieces| pieces.go_to(place)).into_iter().min().unwrap_or(place);
             }
             let durable = self.durable.get(place as usize).copied().unwrap_or_default();
-            let is_it = |piece: &&Piece| piece.at(place) == Some(byte);
-            let last = pieces.pending.last();
-            let maybe = pieces.maybe.iter().any(is_it);
-            let unsynced = pieces.pending.iter().any(is_it);
-            let under = pieces.under.iter().any(is_it);
+            let is_it = |piece: &Piece| piece.at(place) == Some(byte);
+            let last = pending.holding().next_back();
+            let maybe = maybe.holding().any(is_it);
+            let unsynced = pending.holding().any(is_it);
+            let under = under.holding().any(is_it);
             if last.is_none() && !maybe {
                 return Err(format!(
                     "after a crash of OST{ost:04x} byte {place} is {byte:#04x}, but {seen:#04x} \
@@ -248,7 +240,7 @@ impl Data {
                 ));
             }
             // What is kept over it is still to come: nobody misses this.
-            if pieces.is_kept {
+            if kept.holding().next().is_some() {
                 continue;
             }
             // Of a write under way it is not said yet that it happened.

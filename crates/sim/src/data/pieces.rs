@@ -82,12 +82,78 @@ impl Keepers {
     }
 }
 
-/// The pieces that hold a place, in their order, and all places behind it up to another.
-#[derive(Debug, Default)]
-pub(super) struct Pieces<'a> {
-    pub(super) pending: Vec<&'a Piece>,
-    pub(super) maybe: Vec<&'a Piece>,
-    pub(super) under: Vec<&'a Piece>,
-    pub(super) is_kept: bool,
-    pub(super) upto: u64,
+/// Which of these pieces hold a place, in their order, for places that are asked for one behind the
+/// other: each piece is looked at when its first byte is passed, and when its last one is.
+#[derive(Debug)]
+pub(super) struct Sweep<'a> {
+    pieces: &'a [Piece],
+    /// Those that end behind the first place, by their offsets; and how many of them were passed.
+    by_offset: Vec<usize>,
+    passed: usize,
+    holding: BTreeSet<usize>,
+}
+
+impl<'a> Sweep<'a> {
+    /// None is asked for before the first place, or from the last one on.
+    pub(super) fn new(pieces: &'a [Piece], first: u64, last: u64) -> Sweep<'a> {
+        let met = pieces.iter().enumerate();
+        let met = met.filter(|(_, piece)| piece.end() > first && piece.offset < last);
+        let mut by_offset: Vec<usize> = met.map(|(index, _)| index).collect();
+        by_offset.sort_by_key(|index| pieces.get(*index).map(|piece| piece.offset));
+        Sweep { pieces, by_offset, passed: 0, holding: BTreeSet::new() }
+    }
+
+    fn next(&self) -> Option<(usize, &'a Piece)> {
+        let index = *self.by_offset.get(self.passed)?;
+        Some((index, self.pieces.get(index)?))
+    }
+
+    /// Goes on to a place. Up to the one that it returns they are the same.
+    pub(super) fn go_to(&mut self, place: u64) -> u64 {
+        while let Some((index, _)) = self.next().filter(|(_, next)| next.offset <= place) {
+            self.holding.insert(index);
+            self.passed += 1;
+        }
+        let end = |index: &usize| self.pieces.get(*index).map_or(0, Piece::end);
+        self.holding.retain(|index| end(index) > place);
+        let first_end = self.holding.iter().map(end).min().unwrap_or(u64::MAX);
+        self.next().map_or(first_end, |(_, next)| next.offset.min(first_end))
+    }
+
+    /// Those that hold the place.
+    pub(super) fn holding(&self) -> impl DoubleEndedIterator<Item = &'a Piece> {
+        self.holding.iter().filter_map(|index| self.pieces.get(*index))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sweep_finds_what_a_search_at_each_place_does() {
+        let mut random = crate::random::Random::new(17);
+        for _ in 0..200 {
+            let mut piece = |client| {
+                let (offset, len) = (random.below(60), random.below(9) as usize);
+                Piece { client: ClientId(client), offset, bytes: vec![1; len], settles_ns: 0 }
+            };
+            let pieces: Vec<Piece> = (0..12).map(&mut piece).collect();
+            let (first, last) = (random.below(30), 30 + random.below(40));
+            let mut sweep = Sweep::new(&pieces, first, last);
+            let mut upto = first;
+            for place in first..last {
+                if random.one_in(3) {
+                    continue;
+                }
+                if place >= upto {
+                    upto = sweep.go_to(place);
+                    assert!(upto > place);
+                }
+                let right: Vec<&Piece> =
+                    pieces.iter().filter(|piece| piece.at(place).is_some()).collect();
+                assert_eq!(sweep.holding().collect::<Vec<_>>(), right, "at {place}");
+            }
+        }
+    }
 }
