@@ -281,8 +281,9 @@ impl Stream {
                 // It fails only if it was rung more often than can be counted.
                 let _ = rustix::io::write(&self.peers_bell, &1_u64.to_ne_bytes());
             }
-            // Our reader sees it as well, unless it is kept by what it has read.
-            if sleeps || looked.elapsed() > LOOK {
+            // Our reader sees it as well, unless it is kept by what it has read; so not each time that
+            // the peer sleeps, which would be a system call for each message to whoever is asked rarely.
+            if looked.elapsed() > LOOK {
                 *looked = Instant::now();
                 if self.is_left() {
                     self.closed.store(true, Ordering::Relaxed);
