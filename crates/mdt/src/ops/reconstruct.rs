@@ -1,15 +1,18 @@
 //! A request that is asked again after a crash, and that the run before has executed: its reply slot
 //! is there, and with it everything that it did. Only the answer is lost, and is made again here from
 //! the names and FIDs of the request and from what there is. Others may have gone on with that since,
-//! which is as if they had done so right after the answer.
+//! which is as if they had done so right after the answer: what was made may be gone again, and is
+//! then answered for as a file without a name, made anew if it is to be open. Nobody is thrown out
+//! because his answer is lost.
 //!
 //! Locks do not come along: who wants some asks for them. What lay in memory alone is done again: an
 //! open that was not told of is one once more. So is what changes nothing when it is done twice.
 
 use sateen_target::Fault;
-use sateen_types::{Attr, Fid};
-use sateen_wire::{Grants, HeldOpen, MdtReply, MdtRequest, OpenFlags, OpenId};
+use sateen_types::{Attr, Errno, Fid};
+use sateen_wire::{Grants, HeldOpen, MdtReply, MdtRequest, OpenFlags};
 
+use super::create::{Lists, New, check, inode};
 use super::open::{self, Intent, Opened, has_begun, open_file};
 use super::shown;
 use crate::mdt::Mdt;
@@ -29,8 +32,14 @@ pub(crate) fn run(
 ) -> Result<Option<Outcome>, Fault> {
     match request {
         MdtRequest::Create { .. } => create(mdt, op, request, transno),
-        // An orphan that nobody has told of is gone.
-        MdtRequest::Tmpfile { .. } => Ok(None),
+        MdtRequest::Tmpfile { fid, flags, open_id, linkable, cred, want, .. } => {
+            let intent = Intent { flags: *flags, id: *open_id, cred: *cred, want: *want };
+            match attr(mdt, op, *fid)? {
+                // Nobody has told that it is open, so it may be gone; nobody else has seen it either.
+                None => super::run(mdt, op, request).map(Some),
+                Some(_) => reopened(mdt, op, (*fid, *linkable), &intent, transno).map(Some),
+            }
+        }
         MdtRequest::Open { fid, flags, open_id, cred, want } => {
             let flags = OpenFlags { truncate: false, ..*flags };
             let intent = Intent { flags, id: *open_id, cred: *cred, want: *want };
@@ -53,7 +62,8 @@ pub(crate) fn run(
             renamed(mdt, op, (from, to), false, transno)
         }
         MdtRequest::Link { fid, .. } | MdtRequest::SetAttr { fid, .. } => {
-            let Some(attr) = attr(mdt, op, *fid)? else { return Ok(None) };
+            // Whoever has removed it might have come first.
+            let attr = attr(mdt, op, *fid)?.ok_or(Errno::ENOENT)?;
             let attr = shown(&mdt.opens, &mdt.locks, op.client, attr);
             let outcome = Outcome::ok(MdtReply::Inode { attr }, transno, Grants::NONE);
             Ok(Some(when_cut(outcome, transno)))
@@ -99,11 +109,10 @@ fn renamed(
     exchange: bool,
     transno: u64,
 ) -> Result<Option<Outcome>, Fault> {
-    let Some(moved) = named(mdt, op, to)? else { return Ok(None) };
+    // What it is told for: that the client's lock on it may know too little. Whoever has moved it on
+    // since has called that lock back, so that any inode will do.
+    let moved = named(mdt, op, to)?.unwrap_or(to.0);
     let swapped = if exchange { named(mdt, op, from)? } else { None };
-    if exchange && swapped.is_none() {
-        return Ok(None);
-    }
     let (parent, new_parent) = (None, None);
     let body = MdtReply::Renamed { moved, swapped, replaced: None, parent, new_parent };
     Ok(Some(Outcome::ok(body, transno, Grants::NONE)))
@@ -116,44 +125,94 @@ fn create(
     request: &MdtRequest,
     transno: u64,
 ) -> Result<Option<Outcome>, Fault> {
-    let MdtRequest::Create { parent, name, fid, cred, open, open_id, want, .. } = request else {
+    let MdtRequest::Create { parent, name, fid, mode, cred, open, open_id, want, .. } = request
+    else {
         return Ok(None);
     };
-    let view = View::new(&mdt.core, op.fetched, mdt.config.index);
-    let Some(inode) = view.inode(*fid)? else {
-        let (Some(flags), Some(there)) = (open, named(mdt, op, (*parent, name.as_bytes()))?) else {
-            return Ok(None);
+    let there = attr(mdt, op, *fid)?;
+    let Some(flags) = *open else {
+        return match there {
+            Some(attr) => made(mdt, op, attr, transno).map(Some),
+            None => gone(mdt, op, request, transno).map(Some),
         };
-        let flags = OpenFlags { truncate: false, ..*flags };
-        let intent = Intent { flags, id: *open_id, cred: *cred, want: *want };
+    };
+    let flags = OpenFlags { truncate: false, ..flags };
+    let intent = Intent { flags, id: *open_id, cred: *cred, want: *want };
+    if there.is_some() {
+        return reopened(mdt, op, (*fid, false), &intent, transno).map(Some);
+    }
+    if let Some(there) = named(mdt, op, (*parent, name.as_bytes()))? {
         let opened = open_file(mdt, op, there, &intent, |Opened { attr, layout }| {
             MdtReply::Created { attr, layout, existed: true, parent: None }
         })?;
         return Ok(Some(when_cut(opened, transno)));
-    };
-    let attr = inode.attr;
-    let layout = if super::is_regular(&attr) { mdt.layouts.get(inode.layout)? } else { None };
-    if let Some(flags) = open
-        && !reopened(mdt, op, (*fid, *open_id, *flags), &attr)?
-    {
-        return Ok(None);
     }
-    let attr = shown(&mdt.opens, &mdt.locks, op.client, attr);
-    let body = MdtReply::Created { attr, layout, existed: false, parent: None };
-    Ok(Some(Outcome::ok(body, transno, Grants::NONE)))
+    // It was made and has lost its name since, while nobody knew that it is open.
+    let nameless = MdtRequest::Tmpfile {
+        parent: *parent,
+        fid: *fid,
+        mode: *mode,
+        cred: *cred,
+        flags,
+        open_id: *open_id,
+        linkable: false,
+        want: *want,
+    };
+    super::run(mdt, op, &nameless).map(Some)
 }
 
-/// Whether the file that was made is open again: it has not lost its name since.
+/// The answer to a create of something that is not to be open, and is gone again.
+fn gone(mdt: &Mdt, op: &Op<'_>, request: &MdtRequest, transno: u64) -> Result<Outcome, Fault> {
+    let MdtRequest::Create {
+        parent, fid, mode, rdev, cred, symlink, policy, open_id, want, ..
+    } = request
+    else {
+        return Err(Errno::EINVAL.into());
+    };
+    let intent = Intent { flags: OpenFlags::default(), id: *open_id, cred: *cred, want: *want };
+    let (mode, rdev, policy) = (*mode, *rdev, *policy);
+    let mut new = New { fid: *fid, mode, rdev, symlink, policy, intent, open: false };
+    let view = View::new(&mdt.core, op.fetched, mdt.config.index);
+    let dir = view.dir(*parent)?;
+    let kind = check(&new)?;
+    Lists::of(&view, &dir, kind, &mut new)?;
+    let stamp = op.stamp(&mdt.core);
+    let attr = Attr { nlink: 0, ..inode(&new, kind, (&dir, None), (&stamp, &[])).attr };
+    let body = MdtReply::Created { attr, layout: None, existed: false, parent: None };
+    Ok(Outcome::ok(body, transno, Grants::NONE))
+}
+
+/// The answer to a create of what is there.
+fn made(mdt: &mut Mdt, op: &Op<'_>, attr: Attr, transno: u64) -> Result<Outcome, Fault> {
+    let view = View::new(&mdt.core, op.fetched, mdt.config.index);
+    let layout = match view.inode(attr.fid)? {
+        Some(inode) if super::is_regular(&attr) => mdt.layouts.get(inode.layout)?,
+        _ => None,
+    };
+    let attr = shown(&mdt.opens, &mdt.locks, op.client, attr);
+    let body = MdtReply::Created { attr, layout, existed: false, parent: None };
+    Ok(Outcome::ok(body, transno, Grants::NONE))
+}
+
+/// The file that was made is open again. Whoever has opened it by its name, and closed it, has ended
+/// its write session, which is begun as by an open then.
 fn reopened(
     mdt: &mut Mdt,
-    op: &Op<'_>,
-    (fid, open_id, flags): (Fid, OpenId, OpenFlags),
-    attr: &Attr,
-) -> Result<bool, Fault> {
-    if attr.nlink == 0 || flags.write && !has_begun(attr) {
-        return Ok(false);
+    op: &mut Op<'_>,
+    (fid, linkable): (Fid, bool),
+    intent: &Intent,
+    transno: u64,
+) -> Result<Outcome, Fault> {
+    let attr = attr(mdt, op, fid)?.ok_or(Errno::ENOENT)?;
+    if intent.flags.write && !has_begun(&attr) {
+        return open_file(mdt, op, fid, intent, |Opened { attr, layout }| MdtReply::Created {
+            attr,
+            layout,
+            existed: false,
+            parent: None,
+        });
     }
-    let open = HeldOpen { open_id, fid, flags, closing: false };
-    mdt.reopen(op.client, &open, (attr, false))?;
-    Ok(true)
+    let open = HeldOpen { open_id: intent.id, fid, flags: intent.flags, closing: false };
+    mdt.reopen(op.client, &open, (&attr, linkable && attr.nlink == 0))?;
+    made(mdt, op, attr, transno)
 }

@@ -9,6 +9,7 @@
 )]
 
 mod acl;
+mod answered;
 mod atime;
 mod basic;
 mod clients;

@@ -1,0 +1,214 @@
+//! Answers that a crash has taken, of requests with which others have gone on since: each is made
+//! again, as if they had come right after it, and nobody is thrown out.
+
+use sateen_types::{Errno, Fid};
+use sateen_wire::*;
+
+use crate::fsck;
+use crate::harness::*;
+
+const WRITE: OpenFlags = OpenFlags { write: true, truncate: false, exec: false };
+
+fn world() -> World {
+    let mut world = World::new(2);
+    world.features = SPEAKS;
+    world.connect(A);
+    world.connect(B);
+    world
+}
+
+/// Carried out and durable, and not answered before the crash; both clients are back then.
+fn lost(world: &mut World, requests: &[MdtRequest]) -> Vec<Call> {
+    let ask = |(slot, request): (u16, &MdtRequest)| {
+        let seq = world.clients.get_mut(&A).unwrap().seqs.entry(slot).or_default();
+        *seq += 1;
+        let call = Call { client: A, slot, seq: *seq };
+        world.deliver(world.header(call), Request::Mdt(request.clone()));
+        assert_eq!(world.reply(call).unwrap().error, None, "{request:?}");
+        call
+    };
+    let calls: Vec<Call> = (10..).zip(requests).map(ask).collect();
+    world.flush();
+    world.crash_under_clients();
+    let claims = [A, B].map(|client| {
+        assert!(world.reconnect(client).is_some_and(|run| run != 0));
+        let claim = MdtRequest::Reclaim {
+            locks: Vec::new(),
+            opens: Vec::new(),
+            seqs: vec![world.clients[&client].fids.unwrap().0],
+            file_locks: Vec::new(),
+            last: true,
+        };
+        world.start(client, claim)
+    });
+    world.rest();
+    for call in claims {
+        assert_eq!(world.reply(call).unwrap().error, None, "{call:?}");
+    }
+    calls
+}
+
+fn again(world: &mut World, call: Call, request: &MdtRequest) -> Reply {
+    world.clients.get_mut(&A).unwrap().replies.remove(&(call.slot, call.seq));
+    world.deliver(world.header(call), Request::Mdt(request.clone()));
+    world.rest();
+    world.reply(call).expect("an answer")
+}
+
+fn create(world: &mut World, text: &str, mode: u32, open: Option<OpenFlags>) -> MdtRequest {
+    MdtRequest::Create {
+        parent: ROOT,
+        name: name(text),
+        fid: world.fid(A),
+        mode,
+        rdev: 0,
+        cred: Cred { uid: 5, gid: 6, umask: 0o22 },
+        symlink: bytes::Bytes::new(),
+        policy: None,
+        open,
+        open_id: world.open_id(A),
+        exclusive: open.is_none(),
+        want: Ibits::DATA,
+    }
+}
+
+fn tmpfile(world: &mut World, linkable: bool) -> MdtRequest {
+    MdtRequest::Tmpfile {
+        parent: ROOT,
+        fid: world.fid(A),
+        mode: 0o666,
+        cred: Cred::default(),
+        flags: WRITE,
+        open_id: world.open_id(A),
+        linkable,
+        want: Ibits::NONE,
+    }
+}
+
+/// The FID that a request makes, and its open.
+fn of(request: &MdtRequest) -> (Fid, OpenId) {
+    match request {
+        MdtRequest::Create { fid, open_id, .. } | MdtRequest::Tmpfile { fid, open_id, .. } => {
+            (*fid, *open_id)
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// How many names the file has that it says it has made.
+fn made(reply: &Reply) -> u32 {
+    let ReplyBody::Mdt(MdtReply::Created { attr, existed: false, .. }) = &reply.body else {
+        panic!("{reply:?}")
+    };
+    attr.nlink
+}
+
+fn inodes(world: &World) -> usize {
+    fsck::of(&fsck::image(&world.frames), b'I').count()
+}
+
+/// Closes what was opened, written; nothing is left but the root.
+fn ends_with_nothing(world: &mut World, opens: &[(Fid, OpenId)]) {
+    for (fid, open_id) in opens {
+        world.close(A, *fid, *open_id, Some(report(0, true)));
+    }
+    world.rest();
+    fsck::check(&fsck::image(&world.frames));
+    assert_eq!((inodes(world), world.objects()), (1, 0));
+}
+
+#[test]
+fn a_file_without_a_name_is_there_or_made_anew() {
+    let mut world = world();
+    let requests = [tmpfile(&mut world, true), tmpfile(&mut world, false)];
+    let calls = lost(&mut world, &requests);
+    for (call, request) in calls.into_iter().zip(&requests) {
+        let reply = again(&mut world, call, request);
+        assert_eq!((reply.error, made(&reply)), (None, 0));
+        assert_eq!(again(&mut world, call, request), reply, "it is kept");
+    }
+    // The one may have a name, and the other may not.
+    let [(may, may_open), (not, not_open)] = requests.each_ref().map(of);
+    let link = |fid, text: &str| MdtRequest::Link { fid, parent: ROOT, name: name(text) };
+    assert_eq!(world.call(A, link(not, "not")).error, Some(Errno::ENOENT));
+    assert_eq!(world.call(A, link(may, "may")).error, None);
+    world.ok(B, World::unlink_request(ROOT, "may", false));
+    ends_with_nothing(&mut world, &[(may, may_open), (not, not_open)]);
+}
+
+/// Removed by somebody else before it was asked again: who made it has it open without a name.
+#[test]
+fn what_was_made_and_removed_is_open_without_a_name() {
+    let mut world = world();
+    let open = create(&mut world, "open", 0o100_644, Some(WRITE));
+    let shut = create(&mut world, "shut", 0o100_666, None);
+    let dir = create(&mut world, "dir", 0o040_777, None);
+    let requests = [open.clone(), shut, dir];
+    let calls = lost(&mut world, &requests);
+    world.ok(B, World::unlink_request(ROOT, "open", false));
+    world.ok(B, World::unlink_request(ROOT, "shut", false));
+    world.ok(B, World::unlink_request(ROOT, "dir", true));
+    for (call, request) in calls.into_iter().zip(&requests) {
+        let reply = again(&mut world, call, request);
+        assert_eq!((reply.error, made(&reply)), (None, 0), "{request:?}");
+    }
+    ends_with_nothing(&mut world, &[of(&open)]);
+}
+
+/// Removed while another has it open.
+#[test]
+fn what_has_lost_its_name_and_is_there_is_open_as_well() {
+    let mut world = world();
+    let open = create(&mut world, "open", 0o100_644, Some(WRITE));
+    let (fid, open_id) = of(&open);
+    let call = lost(&mut world, std::slice::from_ref(&open))[0];
+    let others = world.open_id(B);
+    let cred = Cred::default();
+    world.ok(B, MdtRequest::Open { fid, flags: WRITE, open_id: others, cred, want: Ibits::NONE });
+    world.ok(B, World::unlink_request(ROOT, "open", false));
+    assert_eq!(made(&again(&mut world, call, &open)), 0);
+    world.close(B, fid, others, Some(report(0, true)));
+    world.rest();
+    assert_eq!(inodes(&world), 2, "the first one has it open still");
+    ends_with_nothing(&mut world, &[(fid, open_id)]);
+}
+
+/// Another has opened it by its name, and by closing it has ended the session.
+#[test]
+fn a_session_that_has_ended_begins_again() {
+    let mut world = world();
+    let open = create(&mut world, "open", 0o100_644, Some(WRITE));
+    let (fid, open_id) = of(&open);
+    let call = lost(&mut world, std::slice::from_ref(&open))[0];
+    let others = world.open_id(B);
+    let cred = Cred::default();
+    world.ok(B, MdtRequest::Open { fid, flags: WRITE, open_id: others, cred, want: Ibits::DATA });
+    world.close(B, fid, others, Some(report(7, true)));
+    assert_eq!(made(&again(&mut world, call, &open)), 1);
+    // It is written again: its size is what the last close says.
+    world.close(A, fid, open_id, Some(report(9, true)));
+    assert_eq!(world.stat(B, fid).size, 9);
+    world.ok(B, World::unlink_request(ROOT, "open", false));
+    ends_with_nothing(&mut world, &[]);
+}
+
+#[test]
+fn what_was_moved_or_changed_may_have_gone_on_since() {
+    let mut world = world();
+    let [old, set] = ["old", "set"].map(|text| world.mknod(A, ROOT, text));
+    world.flush();
+    let rename = World::rename_request((ROOT, "old"), (ROOT, "new"));
+    let cred = Cred::default();
+    let mode = SetAttr { mode: Some(0o600), ..SetAttr::default() };
+    let change = MdtRequest::SetAttr { fid: set, set: mode, cred };
+    let calls = lost(&mut world, &[rename.clone(), change.clone()]);
+    world.ok(B, World::rename_request((ROOT, "new"), (ROOT, "newer")));
+    world.ok(B, World::unlink_request(ROOT, "set", false));
+    let reply = again(&mut world, calls[0], &rename);
+    assert_eq!(reply.error, None);
+    assert!(matches!(reply.body, ReplyBody::Mdt(MdtReply::Renamed { .. })), "{reply:?}");
+    assert_eq!(world.lookup(B, ROOT, "newer").unwrap().fid, old);
+    // As if the removal had come first.
+    assert_eq!(again(&mut world, calls[1], &change).error, Some(Errno::ENOENT));
+    world.mknod(A, ROOT, "goes on");
+}
