@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::hosts::Hosts;
 use crate::watchdog::Watchdog;
 
 /// How long anything may take before the test gives it up.
@@ -131,8 +132,13 @@ pub struct Cluster {
     small_pages: bool,
     /// Over what servers and mounts are told to go, if they are.
     pub net: Option<String>,
+    /// Where each server and each mount is, if not all are here.
+    hosts: Option<Mutex<Hosts>>,
     _watched: Watchdog,
 }
+
+/// The host of the first mount, where mounts have hosts of their own; the others follow.
+const FIRST_MOUNT: u8 = 100;
 
 /// Over what servers and mounts of tests go that say nothing of it.
 const NET: &str = "SATEEN_TEST_NET";
@@ -145,7 +151,26 @@ impl Cluster {
         let _watched = Watchdog::over(&folder);
         let (port, mounts) = (fresh_port(), Vec::new());
         let net = std::env::var(NET).ok().filter(|net| !net.is_empty());
-        Cluster { binary, folder, port, mounts, small_pages: false, net, _watched }
+        Cluster { binary, folder, port, mounts, small_pages: false, net, hosts: None, _watched }
+    }
+
+    /// The same with each server and each mount on a host of its own, so over TCP, whatever is said.
+    pub fn on_hosts(binary: &'static str, name: &str) -> Cluster {
+        let mut cluster = Cluster::new(binary, name);
+        cluster.net = Some("tcp".to_owned());
+        cluster.hosts = Some(Mutex::new(Hosts::new()));
+        cluster
+    }
+
+    /// Does something on the host of this number, if there are any: what is started there stays there.
+    fn on<T: Send>(&self, host: u8, act: impl FnOnce() -> T + Send) -> T {
+        let Some(hosts) = &self.hosts else { return act() };
+        let door = {
+            let mut hosts = hosts.lock().unwrap();
+            hosts.plug_in(host);
+            hosts.door(host)
+        };
+        door.within(act)
     }
 
     /// From now on its servers and mounts start with memory in small pages only. Of huge ones the
@@ -164,7 +189,10 @@ impl Cluster {
 
     /// NID of the server with this number.
     pub fn nid(&self, host: u8) -> String {
-        format!("127.0.0.{host}:{}@tcp", self.port)
+        match self.hosts {
+            Some(_) => format!("{}:{}@tcp", Hosts::address(host), self.port),
+            None => format!("127.0.0.{host}:{}@tcp", self.port),
+        }
     }
 
     /// A folder or file of the test's own.
@@ -201,8 +229,8 @@ impl Cluster {
     fn begin_as(&self, command: &mut Command, host: u8) -> Server {
         let log = self.path(&format!("log{host}"));
         let log = File::options().create(true).append(true).open(log).unwrap();
-        let child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
-        Server { child }
+        command.stdout(Stdio::piped()).stderr(log);
+        Server { child: self.on(host, || command.spawn().unwrap()) }
     }
 
     /// Starts a server by a command of the test's own, and waits for it.
@@ -273,10 +301,18 @@ impl Cluster {
 
     /// Mounts it at a folder of that name.
     pub fn mount(&mut self, name: &str) -> PathBuf {
+        self.mount_with(name, &[])
+    }
+
+    /// Mounts it at a folder of that name with options.
+    pub fn mount_with(&mut self, name: &str, options: &[&str]) -> PathBuf {
         let point = self.path(name);
+        let host = FIRST_MOUNT + self.mounts.len() as u8;
         self.mounts.push(point.clone());
+        let mut command = self.mount_command(name);
         // By itself it waits for 5 s, for which a busy machine may stand still.
-        let output = self.mount_command(name).args(["-o", "retry=2"]).output().unwrap();
+        command.args(["-o", "retry=2"]).args(options.iter().flat_map(|option| ["-o", option]));
+        let output = self.on(host, || command.output().unwrap());
         assert!(output.status.success(), "{}\n{}", text(&output), self.logs());
         point
     }

@@ -6,6 +6,7 @@
 //! | [`cutter`] | connections between networks, which it breaks at random |
 //! | [`disk`] | what file system a folder is on, and an ext4 for tests that have to have one |
 //! | [`forgetfs`] | a file system that loses, on demand, what was not synced |
+//! | [`hosts`] | networks that are plugged into one switch, as hosts are |
 //! | [`load`] | work on a mount that remembers what it was promised, and checks it after a crash |
 //! | [`network`] | a network of its own for some processes |
 //! | [`program`] | a file system run by the real binary: up, kill, fsck, down |
@@ -17,6 +18,7 @@ pub mod cluster;
 pub mod cutter;
 pub mod disk;
 pub mod forgetfs;
+pub mod hosts;
 pub mod load;
 pub mod network;
 pub mod program;

@@ -1,6 +1,7 @@
-//! What two mounts of one file system see of each other, over TCP with separate servers: named
-//! cases, each as one local file system would show it (`suite`), and a storm of everything in few
-//! names (`storm`). Needs root and /dev/fuse.
+//! What mounts of one file system see of each other, with separate servers: named cases, each as one
+//! local file system would show it (`suite`), and a storm of everything in few names (`storm`). Both
+//! with everything on one host, which is over shared memory, and with each server and each mount on
+//! a host of its own, over TCP. Needs root, /dev/fuse and `ip`.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, clippy::indexing_slicing)]
 
 mod access;

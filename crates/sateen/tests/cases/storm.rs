@@ -1,7 +1,7 @@
-//! A storm: threads and processes on two mounts do everything that there is to do with a few names
-//! in a few directories, all at once. Each call ends, as it may on a local file system that others
-//! change meanwhile and in no other way; afterwards both mounts show the same, counts are right,
-//! and `fsck` finds nothing.
+//! A storm: threads and processes on two mounts of one host, or on four of which each has a host,
+//! do everything that there is to do with a few names in a few directories, all at once. Each call
+//! ends, as it may on a local file system that others change meanwhile and in no other way; afterwards
+//! all mounts show the same, counts are right, and `fsck` finds nothing.
 //!
 //! `STORM_SECONDS` of it; `SEED` repeats what each thread chooses, though not who comes first.
 
@@ -18,6 +18,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use sateen_testkit::cluster::{Cluster, PATIENCE, text};
+use sateen_testkit::network::has_ip;
 use sateen_testkit::random::{Random, mix};
 use sateen_testkit::{can_mount, env_number, seed};
 
@@ -26,8 +27,8 @@ use crate::side::{Side, same};
 use calls::{KINDS, Program};
 
 const STORM_SECONDS: u64 = 8;
-/// Threads on each mount.
-const THREADS: u64 = 4;
+/// Threads on all mounts together.
+const THREADS: u64 = 8;
 /// Of each kind so many calls have to do something, however long that takes.
 const EACH_MIN: u64 = 5;
 const FOLDER: &str = "storm";
@@ -178,24 +179,33 @@ fn end(shared: &Shared, workers: Vec<Worker>, mut shells: Vec<Child>, stop: &Pat
 
 #[test]
 fn a_storm_of_everything_leaves_both_the_same() {
-    if !can_mount() {
-        return;
+    if can_mount() {
+        storm(Cluster::new(BINARY, "storm"), &["a", "b"]);
     }
+}
+
+#[test]
+fn a_storm_of_four_hosts_leaves_all_the_same() {
+    if can_mount() && has_ip() {
+        storm(Cluster::on_hosts(BINARY, "storm-hosts"), &["a", "b", "c", "d"]);
+    }
+}
+
+fn storm(mut cluster: Cluster, names: &[&str]) {
     let seconds = Duration::from_secs(env_number("STORM_SECONDS", STORM_SECONDS));
     let seed = seed();
-    let mut cluster = Cluster::new(BINARY, "storm");
     let (mds, oss) = cluster.start();
-    let mounts = [cluster.mount("a"), cluster.mount("b")];
-    let [a, b] = mounts.each_ref().map(|mount| Side::new(mount, FOLDER));
-    a.mkdir(".");
+    let mounts: Vec<_> = names.iter().map(|name| cluster.mount(name)).collect();
+    let sides: Vec<Side> = mounts.iter().map(|mount| Side::new(mount, FOLDER)).collect();
+    sides[0].mkdir(".");
     let shared = Arc::new(Shared::default());
     let (stop, begun) = (cluster.path("stop"), Instant::now());
-    let logs = [0, 1].map(|number| cluster.path(&format!("shell{number}")));
-    let shells =
-        [&a, &b].into_iter().zip(&logs).map(|(side, log)| shell(&side.at("."), &stop, log));
+    let logs = names.iter().map(|name| cluster.path(&format!("shell-{name}")));
+    let logs: Vec<_> = logs.collect();
+    let shells = sides.iter().zip(&logs).map(|(side, log)| shell(&side.at("."), &stop, log));
     let shells: Vec<Child> = shells.collect();
-    let workers: Vec<Worker> = (0..2 * THREADS)
-        .map(|number| start(number, &[&a, &b][number as usize % 2].at("."), seed, &shared))
+    let workers: Vec<Worker> = (0..THREADS)
+        .map(|number| start(number, &sides[number as usize % sides.len()].at("."), seed, &shared))
         .collect();
     watch(&workers, || {
         let over = begun.elapsed() >= seconds && has_done_all(&shared);
@@ -216,20 +226,22 @@ fn a_storm_of_everything_leaves_both_the_same() {
         let never = NEVER_SAID.iter().find(|never| said.contains(*never));
         assert!(never.is_none(), "a process was told {never:?}: {said}");
     }
-    same(&a, &b);
-    check_links(&a);
-    check_links(&b);
+    for side in &sides {
+        same(&sides[0], side);
+        check_links(side);
+    }
     let evicted = cluster.logs().matches("evicting a client").count();
     assert_eq!(evicted, 0, "nobody is thrown out");
     let done: u64 = locked(&shared.ends).values().map(|ends| ends.done).sum();
-    let left = a.all().len();
+    let left = sides[0].all().len();
     // Everything can be removed, by the one or the other.
-    let removed = Command::new("rm").arg("-rf").arg(b.at(".")).output().unwrap();
+    let removed = Command::new("rm").arg("-rf").arg(sides[1].at(".")).output().unwrap();
     assert!(removed.status.success(), "{}", text(&removed));
     let found = cluster.finish([oss, mds]);
     println!(
-        "shown: a storm of {lasted:.1?} by two mounts: {done} calls did something, {left} names \
+        "shown: a storm of {lasted:.1?} by {} mounts: {done} calls did something, {left} names \
          are left; {}",
+        names.len(),
         found.lines().next().unwrap_or_default()
     );
 }

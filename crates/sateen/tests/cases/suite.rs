@@ -1,5 +1,5 @@
-//! All cases, each both ways on two mounts that are started once: everything that one does is seen
-//! by the other at once. `CASES` chooses those with such a word in their names.
+//! All cases, each both ways on two mounts that are started once, of one host or of two: everything
+//! that one does is seen by the other at once. `CASES` chooses those with such a word in their names.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use sateen_testkit::can_mount;
 use sateen_testkit::cluster::Cluster;
+use sateen_testkit::network::has_ip;
 
 use crate::BINARY;
 use crate::side::{Case, Side, same};
@@ -66,11 +67,20 @@ fn run(case: Case, folder: &str, a: &Side, b: &Side) -> Result<(), String> {
 
 #[test]
 fn each_sees_at_once_what_the_other_does() {
-    if !can_mount() {
-        return;
+    if can_mount() {
+        run_all(Cluster::new(BINARY, "cases"));
     }
+}
+
+#[test]
+fn each_sees_at_once_what_the_other_does_on_another_host() {
+    if can_mount() && has_ip() {
+        run_all(Cluster::on_hosts(BINARY, "cases-hosts"));
+    }
+}
+
+fn run_all(mut cluster: Cluster) {
     let chosen = std::env::var("CASES").unwrap_or_default();
-    let mut cluster = Cluster::new(BINARY, "cases");
     let (mds, oss) = cluster.start();
     let mounts = [cluster.mount("a"), cluster.mount("b")];
     let (begun, mut failed, mut times) = (Instant::now(), Vec::new(), 0);

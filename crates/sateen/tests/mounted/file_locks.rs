@@ -10,7 +10,7 @@ use rustix::fs::{FlockOperation, fcntl_lock, flock};
 use rustix::io::Errno;
 use sateen_testkit::cluster::{ok, text};
 
-use crate::rig::{RETRY, Rig, Servers, on_both, tools};
+use crate::rig::{Rig, Servers, on_both, tools};
 
 on_both!(
     a_lock_of_flock_holds_on_all_mounts,
@@ -422,13 +422,7 @@ type Locks = fn(&File, FlockOperation) -> Result<(), Errno>;
 fn a_mount_has_the_locks_that_its_options_say() {
     let Some(rig) = Rig::start(Servers::Separate, "lock-options", 1, false) else { return };
     let Rig::Separate { mut cluster, mds, oss } = rig else { panic!("separate servers") };
-    let mut mount = |name: &str, option: &str| {
-        let mut command = cluster.mount_command(name);
-        command.args(["-o", RETRY, "-o", option]);
-        cluster.mounts.push(cluster.path(name));
-        ok(&mut command);
-        cluster.path(name).join("file")
-    };
+    let mut mount = |name: &str, option: &str| cluster.mount_with(name, &[option]).join("file");
     let (local, none) = (mount("local", "flock,localflock"), mount("none", "noflock"));
     let exact = mount("exact", "flock");
     let all = cluster.mounts[0].join("file");

@@ -8,13 +8,10 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 use sateen_testkit::can_mount;
 use sateen_testkit::cluster::{Cluster, Server, ok, run_folder, text};
+use sateen_testkit::network::has_ip;
 use sateen_testkit::program::Program;
 
 use crate::BINARY;
-
-/// The option of a mount that has to come about: it is tried for two minutes, also if a server has
-/// no processor to run on when it is asked.
-pub(crate) const RETRY: &str = "retry=2";
 
 /// What the kernel keeps of files. Who empties it does so for all: alone, and not while others
 /// count on what they have read.
@@ -32,7 +29,8 @@ pub(crate) enum Servers {
     Embedded,
     /// The same, whose kernel is given files of any size.
     Given,
-    /// An MGS and an MDT in one process, two OSTs in another; over TCP.
+    /// An MGS and an MDT in one process, two OSTs in another, each mount in one more; all on hosts of
+    /// their own, over TCP.
     Separate,
 }
 
@@ -99,17 +97,14 @@ impl Rig {
                 Rig::Embedded(program)
             }
             Servers::Separate => {
-                let mut cluster = Cluster::new(BINARY, name);
+                if !has_ip() {
+                    return None;
+                }
+                let mut cluster = Cluster::on_hosts(BINARY, name);
                 let (mds, oss) = cluster.start();
+                let options: &[&str] = if direct_io { &["direct_io"] } else { &[] };
                 for number in 0..mounts {
-                    let name = format!("mnt{number}");
-                    let mut command = cluster.mount_command(&name);
-                    command.args(["-o", RETRY]);
-                    if direct_io {
-                        command.args(["-o", "direct_io"]);
-                    }
-                    cluster.mounts.push(cluster.path(&name));
-                    ok(&mut command);
+                    cluster.mount_with(&format!("mnt{number}"), options);
                 }
                 Rig::Separate { cluster, mds, oss }
             }

@@ -22,7 +22,7 @@ use sateen_testkit::cluster::{Cluster, ok, run_folder, until};
 use sateen_testkit::program::Program;
 
 use crate::BINARY;
-use crate::rig::{RETRY, Rig, Servers, copy_program, on_both, on_given, with_kernel_caches};
+use crate::rig::{Rig, Servers, copy_program, on_both, on_given, with_kernel_caches};
 
 on_both!(
     numbers_and_sizes,
@@ -250,9 +250,7 @@ fn set_id_programs_and_devices_work_where_a_mount_says_so() {
     }
     let mut cluster = Cluster::new(BINARY, "row-suid");
     let (mds, oss) = cluster.start();
-    let mnt = cluster.path("mnt");
-    ok(cluster.mount_command("mnt").args(["-o", "suid,dev", "-o", RETRY]));
-    cluster.mounts.push(mnt.clone());
+    let mnt = cluster.mount_with("mnt", &["suid,dev"]);
     let null = mnt.join("null");
     let device = rustix::fs::makedev(NULL.0, NULL.1);
     mknodat(CWD, &null, FileType::CharacterDevice, Mode::from_raw_mode(0o666), device).unwrap();
@@ -826,9 +824,7 @@ fn a_mount_sets_the_atimes_that_it_is_told_to_set() {
         ("strictatime", true, true),
         ("nodiratime", true, false),
     ] {
-        let mnt = cluster.path(option);
-        ok(cluster.mount_command(option).args(["-o", option, "-o", RETRY]));
-        cluster.mounts.push(mnt.clone());
+        let mnt = cluster.mount_with(option, &[option]);
         fs::create_dir(mnt.join("dir")).unwrap();
         fs::write(mnt.join("file"), b"content").unwrap();
         let is_set = |name: &str| {

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
 use sateen_testkit::can_mount;
-use sateen_testkit::cluster::{Cluster, ok};
+use sateen_testkit::cluster::Cluster;
 
 use crate::BINARY;
-use crate::rig::{RETRY, Rig, Servers, on_both, with_kernel_caches};
+use crate::rig::{Rig, Servers, on_both, with_kernel_caches};
 
 on_both!(
     a_write_changes_the_ctime_when_the_mdt_hears_of_it,
@@ -47,9 +47,7 @@ fn what_the_kernel_reads_by_itself_sets_no_atime() {
     let mut cluster = Cluster::new(BINARY, "row-pages");
     let (mds, oss) = cluster.start();
     let mount = |cluster: &mut Cluster, option: &str| {
-        ok(cluster.mount_command(option).args(["-o", option, "-o", RETRY]));
-        let mnt = cluster.path(option);
-        cluster.mounts.push(mnt.clone());
+        let mnt = cluster.mount_with(option, &[option]);
         let path = mnt.join(format!("file of {option}"));
         fs::write(&path, b"content").unwrap();
         path
