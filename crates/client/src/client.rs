@@ -353,6 +353,7 @@ impl Client {
         // What programs were answered for, and after it its size: nobody has waited for the closes.
         self.write_out_for_good(WRITE_OUT_NS).await;
         self.not_longer_than(GOODBYE_NS, self.tell_all_sizes()).await;
+        self.not_longer_than(GOODBYE_NS, self.close_kept_writes()).await;
         let is_ost = |target: Endpoint| matches!(target, Endpoint::Ost(_));
         // Others may write from now on: no OST that comes back is told anything any more.
         self.not_longer_than(GOODBYE_NS, self.unstable.end()).await;

@@ -15,6 +15,7 @@ use crate::llite::OpenHow;
 use crate::locks::Access;
 use crate::loss::Loss;
 use crate::lru::Namespace;
+use crate::open_cache::KeptOpens;
 use crate::patience;
 use crate::rare::Rare;
 use crate::sync::{lock, until};
@@ -170,7 +171,7 @@ impl InodeState {
     /// The MDT has forgotten this client.
     pub(crate) fn forgotten(&mut self) {
         if let Some(rare) = self.rare_if_any() {
-            rare.kept_open = None;
+            rare.kept_opens = KeptOpens::default();
             (rare.unreported_mtime, rare.unreported_atime) = (None, None);
             rare.shared = None;
             rare.group.forgotten();
@@ -278,7 +279,7 @@ impl InodeState {
 
     /// Whether it holds a shared lock for writing, or a group's, perhaps not for long any more. Then it has
     /// no other on the data, but for shared ones for reading.
-    fn is_sharing(&self) -> bool {
+    pub(crate) fn is_sharing(&self) -> bool {
         self.locks.iter().any(Held::shares_writes)
     }
 
@@ -575,7 +576,7 @@ impl InodeState {
             && !self.syncing
             && self.dirty.is_none()
             && self.given.is_none()
-            && self.kept_open.is_none()
+            && self.kept_opens.is_empty()
             && !self.locks.iter().any(|held| held.users > 0 || held.cancelling)
     }
 

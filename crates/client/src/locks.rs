@@ -570,6 +570,8 @@ impl Client {
             Some(Some(begun)) => begun,
         };
         let mut bits = bits;
+        // Before the lock: who wants it perhaps removes the file.
+        self.close_useless(inode);
         // From here on nothing is kept under it; what was is written out beside what the kernel
         // does, and may come from there.
         let looking = bits.intersects(Ibits::DATA).then(|| self.look(inode));

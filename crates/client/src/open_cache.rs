@@ -1,20 +1,26 @@
-//! Opens that are kept: a file that programs open again and again is not closed at its MDT each time.
+//! Opens that are kept: a file that programs open again is not closed at its MDT each time.
 //!
-//! The second close of an open for reading is kept back: the MDT has the file open for this client
-//! still, and the next open takes that over, if its attributes are known under locks. It costs no
-//! request then. Not from the first close on, because most files are read once, and a file that is
-//! removed while it is open has to be removed twice, its name first.
+//! The close of an open is kept back: the MDT has the file open for this client still, and the next
+//! open of its kind (for reading alone, or for writing) takes that over, if its attributes are known
+//! under locks. It costs no request then. Not so the close of who has made the file, because most are
+//! not opened again soon, and a file that is removed while it is open has to be removed twice, its
+//! name first; nor of opens to execute, which keep others from writing, or with `O_TRUNC`.
 //!
-//! **It lives as long as the locks on the inode's names and attributes.** Whoever removes the last name
-//! takes these back first: then it is closed, and the file goes. So it is also when the kernel forgets
-//! the inode, and when the file has lost its last name here. Opens for writing are never kept, because
-//! they keep a write session; nor are those to execute, which keep others from writing.
+//! **An open for reading lives as long as the locks on the inode's names and attributes**, one for
+//! writing as long as these and the lock for writing its data. Whoever removes the last name takes the
+//! first back: then it is closed, before the lock is given back, and the file goes. So it is also when
+//! the kernel forgets the inode, and when the file has lost its last name here. Whoever reads, writes
+//! or cuts the file elsewhere, executes it, or wants to know its size, takes the lock for writing.
+//! What is to be told of size and times has been told before an open is kept: by a report instead of
+//! the close. So the write session that an open for writing keeps at the MDT keeps nobody from
+//! anything, and the MDT's size is the truth as after the close.
 //!
 //! What a restart of an MDT needs to know of opens lies elsewhere (`Client::at_mdts`), and these are
 //! among it. After an eviction those from before are void, like all opens.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, Weak};
 
 use sateen_types::{Attr, FileKind};
 use sateen_wire::{Ibits, OpenId};
@@ -24,16 +30,25 @@ use crate::inode::{Inode, InodeState};
 use crate::llite::{File, OpenHow};
 use crate::patience::to_the_end;
 use crate::stats::Verb;
-use crate::sync::lock;
+use crate::sync::{join_all, lock};
 
-/// Most that a client keeps. An MDT has a record for each, and is told of each when it is started again.
-const KEPT_MAX: usize = 4096;
+/// Most that a client keeps; the oldest go for others. An MDT has a record for each, and is told of each
+/// when it is started again.
+const KEPT_MAX: usize = 32_768;
 
-/// How many there are, and how many were of use.
+/// How many there are, in which order they came, and how many were of use.
 #[derive(Debug, Default)]
 pub(crate) struct OpenCache {
     kept: Arc<AtomicUsize>,
     reused: AtomicU64,
+    order: Mutex<Order>,
+}
+
+/// Those that were kept, oldest first; some are gone since.
+#[derive(Debug, Default)]
+struct Order {
+    next: u64,
+    all: VecDeque<(u64, Weak<Inode>)>,
 }
 
 impl OpenCache {
@@ -42,11 +57,40 @@ impl OpenCache {
         (self.kept.load(Ordering::Relaxed), self.reused.load(Ordering::Relaxed))
     }
 
-    /// Room for one more, if there is any.
-    fn room(&self) -> Option<Place> {
-        let more = |count: usize| (count < KEPT_MAX).then_some(count + 1);
-        let taken = self.kept.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
-        taken.is_ok().then(|| Place(self.kept.clone()))
+    /// Room for one more.
+    fn place(&self) -> Place {
+        self.kept.fetch_add(1, Ordering::Relaxed);
+        Place(self.kept.clone())
+    }
+
+    /// The number of the next that is kept, of this inode. It is locked.
+    fn number(&self, inode: &Arc<Inode>) -> u64 {
+        let mut order = lock(&self.order);
+        order.next += 1;
+        let number = order.next;
+        order.all.push_back((number, Arc::downgrade(inode)));
+        number
+    }
+
+    /// Whether there are too many.
+    fn is_full(&self) -> bool {
+        self.kept.load(Ordering::Relaxed) > KEPT_MAX
+    }
+
+    /// One is there yet.
+    fn again(&self, number: u64, inode: &Arc<Inode>) {
+        lock(&self.order).all.push_back((number, Arc::downgrade(inode)));
+    }
+
+    /// Those that are too many by now, oldest first, and some that are to be looked at, because many
+    /// will be gone.
+    fn surplus(&self) -> Vec<(u64, Weak<Inode>)> {
+        let kept = self.kept.load(Ordering::Relaxed);
+        let mut order = lock(&self.order);
+        // Of each that was taken over a number is left, which goes in its turn.
+        let gone = order.all.len().saturating_sub(2 * KEPT_MAX);
+        let surplus = kept.saturating_sub(KEPT_MAX).max(gone).min(order.all.len());
+        order.all.drain(..surplus).collect()
     }
 }
 
@@ -67,45 +111,115 @@ pub(crate) struct KeptOpen {
     /// When the MDT was asked for it: one from before an eviction is void.
     pub(crate) asked_at: u64,
     era: u64,
+    number: u64,
     _place: Place,
 }
 
-/// Whether the MDT has one such open for another.
+/// Those of one inode.
+#[derive(Debug, Default)]
+pub(crate) struct KeptOpens {
+    read: Option<KeptOpen>,
+    write: Option<KeptOpen>,
+}
+
+impl KeptOpens {
+    /// Whether there is none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.read.is_none() && self.write.is_none()
+    }
+
+    fn of(&self, write: bool) -> &Option<KeptOpen> {
+        if write { &self.write } else { &self.read }
+    }
+
+    fn of_mut(&mut self, write: bool) -> &mut Option<KeptOpen> {
+        if write { &mut self.write } else { &mut self.read }
+    }
+}
+
+/// Whether the MDT has one such open for another of its kind.
 fn is_plain(how: OpenHow) -> bool {
-    how.read && !how.write && !how.truncate && !how.exec
+    (how.read || how.write) && !how.truncate && !how.exec
 }
 
 impl InodeState {
+    /// Whether the locks are there, and stay, under which an open is kept.
+    fn keeps_opens(&self, write: bool) -> bool {
+        self.covers(Ibits::META) && (!write || self.keeps_session())
+    }
+
+    /// Whether nobody else has anything to do with the data: a write session may stay.
+    fn keeps_session(&self) -> bool {
+        let own = self.locks.iter().any(|held| held.owns_data() && !held.cancelling);
+        own && !self.is_sharing() && !self.is_given()
+    }
+
     /// What is kept of it, if it cannot be of use any more, or must not stay.
-    fn take_useless_open(&mut self) -> Option<KeptOpen> {
+    fn take_useless_opens(&mut self) -> [Option<KeptOpen>; 2] {
+        if self.kept_opens.is_empty() {
+            return [None, None];
+        }
         let is_forgotten = self.lookups == 0 && self.opens == 0;
         let has_name = !self.nameless && self.attr.is_some_and(|attr| attr.nlink > 0);
-        let stays = self.holds(Ibits::META) && has_name && !is_forgotten;
-        if stays { None } else { self.rare_if_any()?.kept_open.take() }
+        let stays = has_name && !is_forgotten;
+        [false, true].map(|write| {
+            if stays && self.keeps_opens(write) {
+                return None;
+            }
+            self.rare_if_any()?.kept_opens.of_mut(write).take()
+        })
+    }
+
+    /// Whether that with this number is there yet.
+    fn has_old_open(&self, number: u64) -> bool {
+        let KeptOpens { read, write } = &self.kept_opens;
+        [read, write].into_iter().flatten().any(|kept| kept.number == number)
+    }
+
+    /// Takes it, if it is.
+    fn take_old_open(&mut self, number: u64) -> Option<KeptOpen> {
+        let KeptOpens { read, write } = &mut self.rare_if_any()?.kept_opens;
+        let mut all = [read, write].into_iter();
+        all.find(|kept| kept.as_ref().is_some_and(|kept| kept.number == number))?.take()
     }
 }
 
 impl Client {
     /// Takes over an open that was kept, with the attributes that are known: the file counts as open
     /// from here on.
-    pub(crate) fn take_kept_open(&self, inode: &Inode, how: OpenHow) -> Option<(KeptOpen, Attr)> {
-        if !is_plain(how) {
+    pub(crate) fn take_kept_open(
+        self: &Arc<Client>,
+        inode: &Arc<Inode>,
+        how: OpenHow,
+    ) -> Option<(KeptOpen, Attr)> {
+        if how.exec {
             return None;
         }
         let lost_at = self.lost_at(inode.fid);
         let mut state = lock(&inode.state);
-        state.kept_open.as_ref().filter(|kept| kept.asked_at >= lost_at)?;
-        let attr = state.tell()?;
-        let kept = state.kept_open.take()?;
+        let is_there = state.kept_opens.of(how.write).as_ref()?.asked_at >= lost_at;
+        // From an open for writing on no page may stand under a lock for reading.
+        let no_pages = !how.write || state.read_locks().next().is_none();
+        let fits = is_there && is_plain(how) && no_pages && state.keeps_opens(how.write);
+        let Some(attr) = fits.then(|| state.tell()).flatten() else {
+            // Who cuts the file, for one, begins an open of his own, and may need to be alone.
+            let old = if how.write { state.kept_opens.write.take() } else { None };
+            drop(state);
+            self.close_kept(inode, [old]);
+            return None;
+        };
+        let kept = state.kept_opens.of_mut(how.write).take()?;
         state.begin_open(how);
+        if how.write {
+            state.forbid_pages();
+        }
         self.open_cache.reused.fetch_add(1, Ordering::Relaxed);
         self.count(Verb::LockHit);
         Some((kept, attr))
     }
 
-    /// The last descriptor of an open is gone: keeps the open, if that may be of use, and its close has
-    /// nothing to report. It has ended for this client then, and not for the MDT.
-    pub(crate) fn keep_open(&self, file: &File, era: u64, reports: bool) -> bool {
+    /// Whether an open whose last descriptor is gone may be kept, once what is to be told is told.
+    pub(crate) fn may_keep_open(&self, file: &File) -> bool {
         if !is_plain(file.how) || self.has_file_locks(file.inode.fid, file.id) {
             return false;
         }
@@ -114,31 +228,115 @@ impl Client {
         let is_file = |attr: Attr| attr.kind() == FileKind::Regular && attr.nlink > 0;
         // A file without a name may go at its last close, and nobody takes a lock back for that.
         let is_file = !state.nameless && state.attr.is_some_and(is_file);
-        let held = state.holds(Ibits::META) && state.lookups > 0;
-        if reports || !again || !is_file || !held || state.kept_open.is_some() {
+        let write = file.how.write;
+        let held = state.keeps_opens(write) && state.lookups > 0;
+        // What could not be written out is told by open, and to whoever opens the file anew.
+        let is_sound = !write || state.late.count() == 0;
+        (again || !file.made) && is_sound && is_file && held && state.kept_opens.of(write).is_none()
+    }
+
+    /// Keeps the open, if it still may be, and nothing is to be told. It has ended for this client then,
+    /// and not for the MDT.
+    pub(crate) fn keep_open(self: &Arc<Client>, file: &File, era: u64) -> bool {
+        if !self.may_keep_open(file) {
             return false;
         }
-        let Some(place) = self.open_cache.room() else { return false };
-        state.kept_open =
-            Some(KeptOpen { id: file.id, asked_at: file.asked_at, era, _place: place });
-        state.end_open(file.how);
+        let write = file.how.write;
+        {
+            let mut state = lock(&file.inode.state);
+            // What others here have written since, their closes tell, and those at the MDT have to be closes.
+            let told = !state.is_untold() && state.unreported_atime.is_none();
+            let is_free = state.kept_opens.of(write).is_none();
+            if !told || !is_free || !state.keeps_opens(write) || state.nameless {
+                return false;
+            }
+            let number = self.open_cache.number(&file.inode);
+            let kept = KeptOpen {
+                id: file.id,
+                asked_at: file.asked_at,
+                era,
+                number,
+                _place: self.open_cache.place(),
+            };
+            *state.kept_opens.of_mut(write) = Some(kept);
+            state.end_open(file.how);
+        }
+        self.close_surplus();
         true
+    }
+
+    /// Closes the oldest, if there are too many.
+    fn close_surplus(self: &Arc<Client>) {
+        for (number, inode) in self.open_cache.surplus() {
+            let Some(inode) = inode.upgrade() else { continue };
+            let old = {
+                let mut state = lock(&inode.state);
+                if self.open_cache.is_full() {
+                    state.take_old_open(number)
+                } else {
+                    if state.has_old_open(number) {
+                        self.open_cache.again(number, &inode);
+                    }
+                    None
+                }
+            };
+            self.close_kept(&inode, [old]);
+        }
     }
 
     /// Closes what is kept of an inode, unless it is still of use. Whether there was anything.
     pub(crate) fn close_useless(self: &Arc<Client>, inode: &Arc<Inode>) -> bool {
-        let Some(kept) = lock(&inode.state).take_useless_open() else { return false };
-        if kept.asked_at < self.lost_at(inode.fid) {
-            return false;
+        let useless = lock(&inode.state).take_useless_opens();
+        self.close_kept(inode, useless)
+    }
+
+    /// Closes these, for which nobody waits. Whether there was any.
+    fn close_kept(
+        self: &Arc<Client>,
+        inode: &Arc<Inode>,
+        kept: impl IntoIterator<Item = Option<KeptOpen>>,
+    ) -> bool {
+        let lost_at = self.lost_at(inode.fid);
+        let mut any = false;
+        for kept in kept.into_iter().flatten().filter(|kept| kept.asked_at >= lost_at) {
+            any = true;
+            let (client, inode) = (self.clone(), inode.clone());
+            self.port.spawn(Box::pin(async move {
+                let closing = client.close_at_mdt(inode.fid, kept.id, None, Some(kept.era));
+                if let Err(error) = to_the_end(closing).await {
+                    tracing::debug!(fid = %inode.fid, %error, "a kept open is not closed");
+                }
+                client.retire(inode);
+            }));
         }
-        let (client, inode) = (self.clone(), inode.clone());
-        self.port.spawn(Box::pin(async move {
-            let closing = client.close_at_mdt(inode.fid, kept.id, None, Some(kept.era));
-            if let Err(error) = to_the_end(closing).await {
-                tracing::debug!(fid = %inode.fid, %error, "a kept open is not closed");
-            }
-            client.retire(inode);
-        }));
-        true
+        any
+    }
+
+    /// Closes all that are kept for writing: what ends otherwise than by closes, the size of that nobody
+    /// knows for sure.
+    pub async fn close_kept_writes(self: &Arc<Client>) {
+        let inodes: Vec<_> = lock(&self.inodes).all.values().cloned().collect();
+        let mut closes = Vec::new();
+        for inode in inodes {
+            let kept = {
+                let mut state = lock(&inode.state);
+                if state.kept_opens.write.is_none() {
+                    continue;
+                }
+                state.kept_opens.write.take()
+            };
+            let Some(kept) = kept.filter(|kept| kept.asked_at >= self.lost_at(inode.fid)) else {
+                continue;
+            };
+            let close: std::pin::Pin<Box<dyn Future<Output = ()> + Send + '_>> =
+                Box::pin(async move {
+                    let closing = self.close_at_mdt(inode.fid, kept.id, None, Some(kept.era));
+                    if let Err(error) = closing.await {
+                        tracing::debug!(fid = %inode.fid, %error, "a kept open is not closed");
+                    }
+                });
+            closes.push(close);
+        }
+        join_all(closes).await;
     }
 }

@@ -17,7 +17,7 @@ use crate::group::Group;
 use crate::held::Leaving;
 use crate::inode::{InodeState, SharedWrites, Unsynced};
 use crate::known_names::KnownNames;
-use crate::open_cache::KeptOpen;
+use crate::open_cache::KeptOpens;
 use crate::readahead::Ahead;
 use crate::sync::{Waiters, Woken};
 
@@ -33,7 +33,7 @@ pub(crate) struct RareState {
     pub(crate) map_opens: u32,
     pub(crate) exec_opens: u32,
     /// Open at the MDT, and for no program here: see [`crate::open_cache`].
-    pub(crate) kept_open: Option<KeptOpen>,
+    pub(crate) kept_opens: KeptOpens,
     /// When the data was last written, if the MDT has not heard of it.
     pub(crate) unreported_mtime: Option<Timespec>,
     /// The same of what was written under a shared lock.
@@ -71,7 +71,7 @@ impl RareState {
             && self.names.is_new()
             && self.map_opens == 0
             && self.exec_opens == 0
-            && self.kept_open.is_none()
+            && self.kept_opens.is_empty()
             && self.unreported_mtime.is_none()
             && self.shared.is_none()
             && self.unreported_atime.is_none()

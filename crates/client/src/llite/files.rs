@@ -62,6 +62,8 @@ pub(crate) struct File {
     pub(crate) how: OpenHow,
     /// When the MDT was asked for it.
     pub(crate) asked_at: u64,
+    /// This open has made the file.
+    pub(crate) made: bool,
     /// The MDT no longer knows of it.
     pub(crate) lost: AtomicBool,
     /// So far as it was lost with data that may not have been saved.
@@ -231,7 +233,8 @@ impl Client {
     pub async fn open(self: &Arc<Client>, fid: Fid, how: OpenHow, cred: Cred) -> Result<Opened> {
         let inode = self.inode(fid);
         if let Some((kept, attr)) = self.take_kept_open(&inode, how) {
-            return Ok(self.opened((&inode, kept.id), how, (attr, true), kept.asked_at));
+            let of = (&inode, kept.id, false);
+            return Ok(self.opened(of, how, (attr, true), kept.asked_at));
         }
         let id = self.next_open_id();
         if how.truncate && !how.write && lock(&inode.state).exec_opens > 0 {
@@ -286,7 +289,7 @@ impl Client {
                 state.will_write(attr.version);
             }
         });
-        let opened = self.finish_open(&inode, id, how, (attr, sent)).await;
+        let opened = self.finish_open(&inode, (id, false), how, (attr, sent)).await;
         if opened.is_err() {
             self.drop_open(inode, id, how).await;
         }
@@ -353,7 +356,7 @@ impl Client {
         made: &Made,
     ) -> Result<(Entry, Opened)> {
         let mut answer = (made.attr, made.stamp);
-        let mut opened = self.finish_open(inode, id, how, answer).await?;
+        let mut opened = self.finish_open(inode, (id, !made.existed), how, answer).await?;
         // It is shown, and the open has not settled it: others write it.
         let written = made.existed && how.write && inode_is_written(inode, &opened.known.attr);
         if written && !how.truncate {
@@ -398,7 +401,7 @@ impl Client {
             state.nameless = true;
             state.is_new();
         });
-        let opened = self.finish_open(&inode, open_id, how, (attr, answer.stamp)).await;
+        let opened = self.finish_open(&inode, (open_id, true), how, (attr, answer.stamp)).await;
         if opened.is_err() {
             self.drop_open(inode, open_id, how).await;
         }
@@ -425,7 +428,7 @@ impl Client {
     async fn finish_open(
         self: &Arc<Client>,
         inode: &Arc<Inode>,
-        id: OpenId,
+        (id, made): (OpenId, bool),
         how: OpenHow,
         (attr, sent): (Attr, u64),
     ) -> Result<Opened> {
@@ -438,13 +441,13 @@ impl Client {
         } else {
             self.know(inode, attr, sent).await?
         };
-        Ok(self.opened((inode, id), how, (attr, held), sent))
+        Ok(self.opened((inode, id, made), how, (attr, held), sent))
     }
 
     /// The MDT has it open, as was asked at `asked_at`.
     fn opened(
         &self,
-        (inode, id): (&Arc<Inode>, OpenId),
+        (inode, id, made): (&Arc<Inode>, OpenId, bool),
         how: OpenHow,
         (attr, held): (Attr, bool),
         asked_at: u64,
@@ -455,6 +458,7 @@ impl Client {
             id,
             how,
             asked_at,
+            made,
             lost: AtomicBool::new(false),
             unsaved: AtomicBool::new(false),
             told_lost: AtomicBool::new(false),
@@ -546,7 +550,7 @@ impl Client {
             return if unsaved { Err(Errno::EIO) } else { Ok(()) };
         }
         let reports = file.how.write || lock(&inode.state).unreported_atime.is_some();
-        if self.keep_open(file, era, reports) {
+        if !reports && self.keep_open(file, era) {
             return Ok(());
         }
         // Who closes a file has written to it, and the MDT takes it for done with that. Or who gets
@@ -558,15 +562,40 @@ impl Client {
             looking.settled().await.unwrap_or_default();
         }
         self.count_blocks(inode).await;
-        let report = if reports { inode.next_report().await.unwrap_or_default() } else { None };
+        let mut report = if reports { inode.next_report().await.unwrap_or_default() } else { None };
+        // A kernel waits for nobody here, but others do. The next sync of the file says it, too.
+        let late = || {
+            if file.keeps { file.late_error_by(|late, told| late.whisper(told)) } else { Ok(()) }
+        };
+        if reports && self.may_keep_open(file) {
+            report = self.tell_instead(inode, report, era).await;
+            if report.is_none() && self.keep_open(file, era) {
+                drop(looking);
+                return late();
+            }
+        }
         // Not before: whoever removes the file meanwhile must not forget what is to be told, or
         // the MDT would not know that there are objects.
         self.end_open(inode, file.how);
         let closed = self.close_with(file, era, report).await;
         drop(looking);
-        // A kernel waits for nobody here, but others do. The next sync of the file says it, too.
-        let late = || file.late_error_by(|late, told| late.whisper(told));
-        if file.keeps { closed.and(late()) } else { closed }
+        closed.and(late())
+    }
+
+    /// Tells the MDT in a report of its own what a close was to tell, so that the open can be kept.
+    /// Returns what is still to be told.
+    async fn tell_instead(
+        &self,
+        inode: &Inode,
+        report: Option<SizeReport>,
+        era: u64,
+    ) -> Option<SizeReport> {
+        let report = report?;
+        let fid = inode.fid;
+        let tell = MdtRequest::ReportSize { fid, report, glimpsed: false, version: 0 };
+        let told = self.mdt_in(era, fid, tell).await;
+        self.reported(inode, report, told.is_ok());
+        if told.is_ok() { None } else { inode.next_report().await.unwrap_or_default() }
     }
 
     /// One of an inode that the kernel has. It counts as open until the MDT has heard everything.

@@ -271,7 +271,7 @@ impl Client {
             let stamp = self.stamp();
             inode.update(|state| {
                 state.nameless = true;
-                if state.opens == 0 && state.kept_open.is_none() {
+                if state.opens == 0 && state.kept_opens.is_empty() {
                     // The MDT has forgotten all locks on it.
                     state.locks.clear();
                     state.lost_locks();

@@ -1,9 +1,14 @@
 //! Opens that are kept: when the MDT hears of a close, and when it need not be asked for an open.
 
-use sateen_client::{Client, OpenHow};
-use sateen_types::{Errno, Layout, Result};
-use sateen_wire::{Header, Ibits, LockMode, MdtReply, MdtRequest, OpenId};
 use std::sync::Arc;
+
+use bytes::Bytes;
+use sateen_client::{Client, OpenHow};
+use sateen_types::{Endpoint, Errno, Fid, Layout, Result, Seq};
+use sateen_wire::{
+    Grant, Header, Ibits, LockMode, MdtReply, MdtRequest, OpenId, OstReply, OstRequest, Reply,
+    ReplyBody, Request,
+};
 
 use crate::rig::{CRED, FILE, Rig, WRITE, attr, grant, reply};
 
@@ -11,22 +16,35 @@ const META: Ibits = Ibits::META;
 const DATA: Ibits = Ibits::DATA;
 const READ: OpenHow = OpenHow { read: true, write: false, ..WRITE };
 
-/// Opens the file, which the MDT is asked for.
-fn open(rig: &Rig, how: OpenHow) -> (u64, Header) {
+fn layout() -> Option<Arc<Layout>> {
+    Some(Arc::new(Layout::raid0(1 << 20, vec![0]).unwrap()))
+}
+
+fn mode_of(how: OpenHow) -> LockMode {
+    if how.write { LockMode::Pw } else { LockMode::Pr }
+}
+
+/// Opens the file, which the MDT is asked for, and grants its data in this mode.
+fn open_in(rig: &Rig, how: OpenHow, mode: LockMode) -> (u64, Header) {
     let client = rig.client.clone();
     let mut open = rig.start(async move { client.open(FILE, how, CRED).await });
     let (header, request) = rig.take_mdt();
     assert!(matches!(request, MdtRequest::Open { .. }), "{request:?}");
-    let layout = Some(Arc::new(Layout::raid0(1 << 20, vec![0]).unwrap()));
-    let locks = [grant(1, LockMode::Pr, DATA), grant(2, LockMode::Pr, META)];
-    rig.answer(&header, reply(MdtReply::Opened { attr: attr(1, 10), layout }, &locks));
+    let data = if mode == LockMode::Pw { 3 } else { 1 };
+    let locks = [grant(data, mode, DATA), grant(2, LockMode::Pr, META)];
+    let body = MdtReply::Opened { attr: attr(1, 10), layout: layout() };
+    rig.answer(&header, reply(body, &locks));
     (rig.poll(&mut open).unwrap().unwrap().handle, header)
 }
 
+fn open(rig: &Rig, how: OpenHow) -> (u64, Header) {
+    open_in(rig, how, mode_of(how))
+}
+
 /// Opens it, which asks nobody.
-fn open_again(rig: &Rig) -> Result<u64> {
+fn open_again(rig: &Rig, how: OpenHow) -> Result<u64> {
     let client = rig.client.clone();
-    let opened = rig.now(async move { client.open(FILE, READ, CRED).await });
+    let opened = rig.now(async move { client.open(FILE, how, CRED).await });
     assert!(rig.is_silent());
     opened.map(|opened| opened.handle)
 }
@@ -54,39 +72,56 @@ fn close_here(rig: &Rig, handle: u64) {
     assert!(rig.is_silent());
 }
 
-/// The file was opened and closed twice, and is kept.
-fn kept() -> (Rig, u64, Header) {
+/// The file was opened and closed, and is kept.
+fn kept(how: OpenHow) -> (Rig, u64, Header) {
     let rig = Rig::with_osts(1);
-    let (first, _) = open(&rig, READ);
+    let (first, header) = open(&rig, how);
     assert!(rig.client.introduce(FILE), "the kernel knows it");
-    close(&rig, first);
-    let (second, header) = open(&rig, READ);
-    close_here(&rig, second);
+    close_here(&rig, first);
     assert_eq!((rig.client.census().files, rig.client.census().opens_kept), (0, 1));
-    (rig, second, header)
+    (rig, first, header)
 }
 
-#[test]
-fn the_second_close_is_kept_back_and_the_next_open_asks_nobody() {
-    let (rig, second, _) = kept();
-    for round in 1..=3 {
-        let handle = open_again(&rig).unwrap();
-        assert_eq!(handle, second, "the MDT has it open under this number");
-        let census = rig.client.census();
-        assert_eq!((census.files, census.opens_kept, census.opens_reused), (1, 0, round));
-        close_here(&rig, handle);
+/// What the client asks of the MDT by itself, which is done.
+fn all_asked(rig: &Rig) -> Vec<MdtRequest> {
+    let mut asked = Vec::new();
+    while let Some((header, request)) = rig.take_if_any() {
+        let Request::Mdt(request) = request else { panic!("{request:?}") };
+        asked.push(request);
+        rig.answer(&header, reply(MdtReply::Done, &[]));
     }
-    // Two at a time are two for the MDT, and one of them is kept.
-    let third = open_again(&rig).unwrap();
-    let (fourth, _) = open(&rig, READ);
-    close_here(&rig, fourth);
-    assert_eq!(close(&rig, third), OpenId { id: third });
+    asked
 }
 
 #[test]
-fn who_writes_or_executes_asks_for_an_open_of_its_own() {
+fn a_close_is_kept_back_and_the_next_open_of_its_kind_asks_nobody() {
+    for how in [READ, WRITE] {
+        let (rig, first, _) = kept(how);
+        for round in 1..=3 {
+            let handle = open_again(&rig, how).unwrap();
+            assert_eq!(handle, first, "the MDT has it open under this number");
+            let census = rig.client.census();
+            assert_eq!((census.files, census.opens_kept, census.opens_reused), (1, 0, round));
+            close_here(&rig, handle);
+        }
+        // Two at a time are two for the MDT, and one of them is kept.
+        let third = open_again(&rig, how).unwrap();
+        let (fourth, _) = open(&rig, how);
+        close_here(&rig, fourth);
+        assert_eq!(close(&rig, third), OpenId { id: third });
+    }
+}
+
+#[test]
+fn one_of_each_kind_is_kept_and_neither_serves_for_the_other() {
+    let (rig, writing, _) = kept(WRITE);
+    let (reading, _) = open_in(&rig, READ, LockMode::Pw);
+    close_here(&rig, reading);
+    assert_eq!(rig.client.census().opens_kept, 2);
+    assert_eq!(open_again(&rig, READ), Ok(reading));
+    assert_eq!(open_again(&rig, OpenHow { read: false, append: true, ..WRITE }), Ok(writing));
     for how in [WRITE, OpenHow { exec: true, ..READ }, OpenHow { truncate: true, ..READ }] {
-        let (rig, ..) = kept();
+        let (rig, ..) = kept(READ);
         let client = rig.client.clone();
         let opening = rig.start(async move { client.open(FILE, how, CRED).await });
         let (_, request) = rig.take_mdt();
@@ -96,47 +131,132 @@ fn who_writes_or_executes_asks_for_an_open_of_its_own() {
 }
 
 #[test]
-fn who_takes_the_names_lock_back_has_it_closed() {
-    let (rig, second, header) = kept();
-    rig.call_back(2, &header);
-    rig.kernel_is_done();
-    let mut asked = Vec::new();
-    while let Some((header, request)) = rig.take_if_any() {
-        asked.push(request);
-        rig.answer(&header, reply(MdtReply::Done, &[]));
-    }
-    let closes = |request: &sateen_wire::Request| {
-        matches!(request, sateen_wire::Request::Mdt(MdtRequest::Close { open_id, .. })
-            if *open_id == OpenId { id: second })
+fn who_empties_the_file_has_it_open_alone() {
+    let (rig, writing, _) = kept(WRITE);
+    let client = rig.client.clone();
+    let how = OpenHow { truncate: true, ..WRITE };
+    let opening = rig.start(async move { client.open(FILE, how, CRED).await });
+    let asked = [rig.take_mdt().1, rig.take_mdt().1];
+    let opens = |asked: &MdtRequest| matches!(asked, MdtRequest::Open { .. });
+    let closes = |asked: &MdtRequest| matches!(asked, MdtRequest::Close { open_id, .. } if *open_id == OpenId { id: writing });
+    assert!(asked.iter().any(opens) && asked.iter().any(closes), "{asked:?}");
+    drop(opening);
+}
+
+#[test]
+fn what_was_written_is_told_before_the_open_is_kept() {
+    let (rig, first, _) = kept(WRITE);
+    let handle = open_again(&rig, WRITE).unwrap();
+    let client = rig.client.clone();
+    let bytes = Bytes::from_static(&[7; 20]);
+    let mut writing = rig.start(async move { client.write(handle, 10, bytes, false).await });
+    // That the file has objects is durable before.
+    let (header, request) = rig.take_mdt();
+    assert!(matches!(request, MdtRequest::Sync { .. }), "{request:?}");
+    rig.answer(&header, reply(MdtReply::Done, &[]));
+    assert!(rig.poll(&mut writing).is_none());
+    let (header, _, request) = rig.take_with_data();
+    assert!(matches!(request, Request::Ost(OstRequest::Write { .. })), "{request:?}");
+    let written = OstReply::Written { len: 20, boot_epoch: 1, granted: 0 };
+    rig.answer(&header, Reply::ok(ReplyBody::Ost(written)));
+    assert_eq!(rig.poll(&mut writing), Some(Ok(20)));
+    let client = rig.client.clone();
+    let mut closing = rig.start(async move { client.close(handle).await });
+    let (header, request) = rig.take_mdt();
+    let MdtRequest::ReportSize { report, glimpsed: false, .. } = request else {
+        panic!("{request:?}")
     };
-    assert!(asked.len() == 2 && asked.iter().any(closes), "a cancel and a close: {asked:?}");
-    assert_eq!(rig.client.census().opens_kept, 0);
-    open(&rig, READ);
+    assert!(report.size == 30 && report.mtime.is_some());
+    assert_eq!(rig.client.census().opens_kept, 0, "not before it is told");
+    rig.answer(&header, reply(MdtReply::Done, &[]));
+    assert_eq!(rig.poll(&mut closing), Some(Ok(())));
+    assert_eq!(open_again(&rig, WRITE), Ok(first));
+}
+
+#[test]
+fn who_has_made_a_file_closes_it() {
+    let rig = Rig::with_osts(1);
+    let client = rig.client.clone();
+    let mut create =
+        rig.start(async move { client.create(Fid::ROOT, b"f", 0o644, WRITE, CRED).await });
+    let (header, request) = rig.take_mdt();
+    assert_eq!(request, MdtRequest::GrantSeq);
+    rig.answer(&header, reply(MdtReply::Sequence(Seq(FILE.seq.0)), &[]));
+    assert!(rig.poll(&mut create).is_none());
+    let (header, request) = rig.take_mdt();
+    let MdtRequest::Create { fid, .. } = request else { panic!("{request:?}") };
+    let locks = [grant(3, LockMode::Pw, DATA), grant(2, LockMode::Pr, META)];
+    let locks = locks.map(|grant| Grant { fid, ..grant });
+    let attr = sateen_types::Attr { fid, ..attr(1, 0) };
+    let body = MdtReply::Created { attr, layout: layout(), existed: false, parent: None };
+    rig.answer(&header, reply(body, &locks));
+    let created = rig.poll(&mut create).or_else(|| {
+        rig.kernel_is_done();
+        rig.poll(&mut create)
+    });
+    let (_, opened) = created.unwrap().unwrap();
+    assert!(rig.client.introduce(fid));
+    close(&rig, opened.handle);
+}
+
+#[test]
+fn who_does_not_hold_the_data_keeps_no_open_for_writing() {
+    for mode in [LockMode::Pr, LockMode::Cw] {
+        let rig = Rig::with_osts(1);
+        let (first, _) = open_in(&rig, WRITE, mode);
+        rig.client.introduce(FILE);
+        close(&rig, first);
+        assert_eq!(rig.client.census().opens_kept, 0, "{mode:?}");
+    }
+}
+
+#[test]
+fn who_takes_a_lock_back_has_it_closed_first() {
+    for (how, lock) in [(READ, 2), (WRITE, 2), (WRITE, 3)] {
+        let (rig, first, header) = kept(how);
+        rig.call_back(lock, &header);
+        // Before the kernel has dropped anything.
+        assert_eq!(is_closed(&rig), OpenId { id: first });
+        rig.kernel_is_done();
+        let asked = all_asked(&rig);
+        assert!(matches!(asked[..], [MdtRequest::Cancel { .. }]), "{how:?} {lock}: {asked:?}");
+        assert_eq!(rig.client.census().opens_kept, 0);
+        open(&rig, how);
+    }
 }
 
 #[test]
 fn what_the_kernel_forgets_is_closed() {
-    let (rig, second, _) = kept();
-    rig.client.forget(FILE, 1);
-    rig.run();
-    assert_eq!(is_closed(&rig), OpenId { id: second });
-    assert_eq!(rig.client.census().opens_kept, 0);
+    for how in [READ, WRITE] {
+        let (rig, first, _) = kept(how);
+        rig.client.forget(FILE, 1);
+        rig.run();
+        assert_eq!(is_closed(&rig), OpenId { id: first });
+        assert_eq!(rig.client.census().opens_kept, 0);
+    }
 }
 
 #[test]
 fn what_was_kept_open_ends_with_an_eviction() {
-    let (rig, _, header) = kept();
-    rig.evict(&header);
-    rig.kernel_is_done();
-    for target in [
-        sateen_types::Endpoint::Mgs,
-        sateen_types::Endpoint::Mdt(0),
-        sateen_types::Endpoint::Ost(0),
-    ] {
-        rig.accept(target);
+    for how in [READ, WRITE] {
+        let (rig, _, header) = kept(how);
+        rig.evict(&header);
+        rig.kernel_is_done();
+        for target in [Endpoint::Mgs, Endpoint::Mdt(0), Endpoint::Ost(0)] {
+            rig.accept(target);
+        }
+        assert_eq!(rig.client.census().opens_kept, 0);
+        let (handle, _) = open(&rig, how);
+        let client: &Client = &rig.client;
+        assert_ne!(client.still_open(handle), Err(Errno::EIO));
     }
-    assert_eq!(rig.client.census().opens_kept, 0);
-    let (handle, _) = open(&rig, READ);
-    let client: &Client = &rig.client;
-    assert_ne!(client.still_open(handle), Err(Errno::EIO));
+}
+
+#[test]
+fn who_leaves_closes_what_is_kept_for_writing() {
+    let (rig, first, _) = kept(WRITE);
+    let client = rig.client.clone();
+    let leaving = rig.start(async move { client.unmount().await });
+    assert_eq!(is_closed(&rig), OpenId { id: first });
+    drop(leaving);
 }

@@ -542,6 +542,9 @@ impl World {
             }
         }
         self.until_ended(all + self.nodes.len(), |_| lock(&shared).progress());
+        let closed = shared.clone();
+        self.end_kept_sessions(move || lock(&closed).ended += 1);
+        self.until_ended(all + 2 * self.nodes.len(), |_| lock(&shared).progress());
         let shared = lock(&shared);
         let log = shared.appended * APPENDED_BYTES as u64;
         let many = (shared.registers.reach().0 * MANY_BYTES) as u64;

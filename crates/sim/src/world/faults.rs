@@ -550,6 +550,7 @@ impl World {
         while self.now_ns < until && !self.at_rest() {
             let pause_ns = self.now_ns + 1_000_000_000;
             self.pause_ns = Some(pause_ns);
+            self.end_kept_sessions(|| ());
             // There may be nobody left who speaks.
             self.hosts.values_mut().for_each(Host::hears_somebody);
             while self.now_ns < pause_ns {

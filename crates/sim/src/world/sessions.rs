@@ -7,6 +7,19 @@ use super::World;
 use crate::invariants::{Writing, session_left};
 
 impl World {
+    /// Clients close what they keep open for writing, for whoever opens the files next. `ended` is called
+    /// when each has.
+    pub(super) fn end_kept_sessions(&mut self, ended: impl Fn() + Clone + Send + 'static) {
+        for node in self.nodes.iter().filter(|node| !node.dead) {
+            let (client, ended) = (node.client.clone(), ended.clone());
+            let end = async move {
+                client.close_kept_writes().await;
+                ended();
+            };
+            self.executor.spawn(node.id.0, Box::pin(end));
+        }
+    }
+
     /// A write session of a client that is there, and of no program of it. Those of clients that are
     /// gone are looked at with whatever else is left of them: see `nothing_leaks`.
     pub(super) fn session_left(&self) -> Option<String> {
