@@ -603,7 +603,7 @@ impl InodeState {
             self.exec_opens -= 1;
         }
         if self.opens == 0 {
-            self.drop_ahead();
+            self.drop_unread();
         }
     }
 

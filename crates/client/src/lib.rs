@@ -81,6 +81,6 @@ pub use llite::{Entry, Known, Listing, OpenHow, Opened, SpaceTotal, Striping, Ta
 pub use lru::{INODES_DEFAULT, LRU_MAX_AGE_MS, LruInfo};
 pub use patience::{Patience, hearing};
 pub use port::{KernelInval, Port, Task};
-pub use readahead::{READ_AHEAD_MAX, ReadAheadStats};
+pub use readahead::{CLEAN_MAX, CleanStats, READ_AHEAD_MAX, ReadAheadStats};
 pub use statahead::{STATAHEAD_MAX, StataheadStats};
 pub use stats::{LLITE_STATS, MDC_STATS, OSC_STATS, RequestStats, Verb, VerbStats};

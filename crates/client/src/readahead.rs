@@ -16,6 +16,7 @@
 //!
 //! Here is only what is to be asked and what has come of it; who asks is [`crate::llite`].
 
+mod clean;
 mod pattern;
 
 use std::collections::BTreeMap;
@@ -29,6 +30,8 @@ use sateen_wire::LockId;
 use crate::inode::{Inode, InodeState};
 use crate::sync::lock;
 
+pub(crate) use clean::Keeping;
+pub use clean::{CLEAN_MAX, CleanStats};
 pub(crate) use pattern::{Next, Pattern};
 
 /// So much is asked for with one request, and begins where a multiple of it lies: 1 MiB.
@@ -123,13 +126,17 @@ struct Chunk {
     /// How many bytes programs have read, and how many they will not read.
     read: u64,
     slack: u64,
+    /// It was read by a program, and stays for the next: see [`clean`].
+    stays: bool,
+    /// One has found it since somebody looked whether it is to go.
+    used: bool,
     room: Arc<Room>,
 }
 
 impl Drop for Chunk {
     fn drop(&mut self) {
         let chunks = &self.room.of;
-        if let Some(data) = &self.data {
+        if let Some(data) = self.data.as_ref().filter(|_| !self.stays) {
             let left = (data.len() as u64).saturating_sub(self.read);
             chunks.discarded.fetch_add(pages(left), Ordering::Relaxed);
         }
@@ -208,8 +215,11 @@ impl Ahead {
         let mut ready = Ready::Yes;
         while at < end {
             let Some((_, chunk)) = self.at(at) else { return Ready::No };
-            if chunk.data.is_none() {
-                ready = Ready::Waits;
+            match (&chunk.data, chunk.stays) {
+                (Some(_), _) => {}
+                (None, false) => ready = Ready::Waits,
+                // Its reader may be given up: who comes now reads himself.
+                (None, true) => return Ready::No,
             }
             at = chunk.end;
         }
@@ -218,8 +228,9 @@ impl Ahead {
 
     /// The bytes of a range that is all there, to be copied by whoever holds no lock. What was read
     /// goes, and its memory with the last of these.
-    fn take(&mut self, (offset, len): (u64, u64)) -> Vec<Bytes> {
-        let mut pieces = Vec::new();
+    /// Also whether all of it was read before.
+    fn take(&mut self, (offset, len): (u64, u64)) -> (Vec<Bytes>, bool) {
+        let (mut pieces, mut again) = (Vec::new(), true);
         let (mut at, end) = (offset, offset + len);
         while at < end {
             let Some((start, chunk)) = self.chunks.range_mut(..=at).next_back() else { break };
@@ -229,12 +240,14 @@ impl Ahead {
             let Some(data) = data else { break };
             pieces.push(data.slice(place));
             chunk.read += to - at;
-            if chunk.read.saturating_add(chunk.slack) >= chunk.end - start {
+            chunk.used = true;
+            again &= chunk.stays;
+            if !chunk.stays && chunk.read.saturating_add(chunk.slack) >= chunk.end - start {
                 self.chunks.remove(&start);
             }
             at = to;
         }
-        pieces
+        (pieces, again)
     }
 
     /// Something of a range is changed.
@@ -282,9 +295,20 @@ impl InodeState {
     }
 
     /// The bytes of a range that is ready, one piece behind the other.
-    pub(crate) fn take_ahead(&mut self, range: (u64, u64)) -> Vec<Bytes> {
+    /// And whether programs have read all of it before.
+    pub(crate) fn take_ahead(&mut self, range: (u64, u64)) -> (Vec<Bytes>, bool) {
         let ahead = self.rare_if_any().and_then(|rare| rare.ahead.as_mut());
-        ahead.map_or(Vec::new(), |ahead| ahead.take(range))
+        ahead.map_or((Vec::new(), false), |ahead| ahead.take(range))
+    }
+
+    /// Nobody has the file open any more: what nobody has read nobody will.
+    pub(crate) fn drop_unread(&mut self) {
+        let Some(rare) = self.rare_if_any() else { return };
+        let Some(ahead) = &mut rare.ahead else { return };
+        ahead.chunks.retain(|_, chunk| chunk.stays);
+        if ahead.chunks.is_empty() {
+            rare.ahead = None;
+        }
     }
 
     /// What has come of a chunk that was asked for; `None` if it failed.
@@ -350,6 +374,8 @@ pub(crate) struct ReadAhead {
     slow_ns: AtomicU64,
     mean_ns: AtomicU64,
     chunks: Arc<Chunks>,
+    /// What was read and stays.
+    clean: clean::Clean,
     hits: AtomicU64,
     misses: AtomicU64,
     refused: AtomicU64,
@@ -365,6 +391,7 @@ impl Default for ReadAhead {
             slow_ns: AtomicU64::new(SLOW_NS_DEFAULT),
             mean_ns: AtomicU64::new(0),
             chunks: Arc::default(),
+            clean: clean::Clean::default(),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
             refused: AtomicU64::new(0),
@@ -447,7 +474,12 @@ impl ReadAhead {
 
     /// Whether nothing is there, or on its way.
     pub(crate) fn is_idle(&self) -> bool {
-        self.chunks.count.load(Ordering::SeqCst) == 0
+        self.chunks.count.load(Ordering::SeqCst) == 0 && self.clean.is_idle()
+    }
+
+    /// What was read and stays.
+    pub(crate) fn clean(&self) -> &clean::Clean {
+        &self.clean
     }
 
     pub(crate) fn hit(&self, bytes: u64) {
@@ -535,8 +567,16 @@ impl ReadAhead {
         let new = || Box::new(Ahead { lock: id, layout_gen, chunks: BTreeMap::new() });
         let ahead = state.ahead.get_or_insert_with(new);
         let asks = wanted.into_iter().zip(rooms).map(|((offset, len, ost), (number, room))| {
-            let (end, slack, room_of) = (offset + len, want.slack, room.clone());
-            let chunk = Chunk { number, end, data: None, read: 0, slack, room: room_of };
+            let chunk = Chunk {
+                number,
+                end: offset + len,
+                data: None,
+                read: 0,
+                slack: want.slack,
+                stays: false,
+                used: false,
+                room: room.clone(),
+            };
             ahead.chunks.insert(offset, chunk);
             Ask { offset, len, ost, number, room }
         });
@@ -603,6 +643,7 @@ impl ReadAhead {
     /// Drops what nobody has read for a while in tick `now`.
     pub(crate) fn drop_old(&self, now: u32) {
         while !self.is_idle() && self.push_out(now, IDLE_TICKS) {}
+        self.clean.drop_old(now);
     }
 
     /// Pushes the oldest chunk out, if it was asked for so many ticks ago. False if it was not.
@@ -635,9 +676,9 @@ mod tests {
     use super::*;
     use crate::held::{Granted, Held};
 
-    const ID: LockId = LockId(4);
+    pub(super) const ID: LockId = LockId(4);
 
-    fn inode() -> Arc<Inode> {
+    pub(super) fn inode() -> Arc<Inode> {
         let inode = Arc::new(Inode::new(Fid::ROOT, 0, Arc::default()));
         let mut state = lock(&inode.state);
         state.locks.push(Held::new(ID, (LockMode::Pr, Ibits::DATA), Granted::new(0, 0)));
@@ -681,7 +722,8 @@ mod tests {
         assert_eq!(state.ahead_ready(ID, (90, 20)), Ready::Yes);
         assert_eq!(state.ahead_ready(ID, (290, 11)), Ready::No);
         assert_eq!(state.ahead_ready(LockId(5), (90, 20)), Ready::No);
-        let pieces = state.take_ahead((90, 70));
+        let (pieces, again) = state.take_ahead((90, 70));
+        assert!(!again);
         assert_eq!(state.ahead_ready(ID, (120, 1)), Ready::No, "it is gone");
         assert_eq!(state.ahead_ready(ID, (160, 1)), Ready::Yes);
         drop(state);

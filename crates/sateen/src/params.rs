@@ -7,7 +7,7 @@
 
 use std::fmt::Write as _;
 
-use sateen_client::{READ_AHEAD_MAX, STATAHEAD_MAX};
+use sateen_client::{CLEAN_MAX, READ_AHEAD_MAX, STATAHEAD_MAX};
 use sateen_types::ClientId;
 use serde::{Deserialize, Serialize};
 
@@ -155,7 +155,7 @@ pub(crate) struct Device {
 
 /// What can be set: the last part of its name, its smallest and largest value, and the value
 /// with a meaning of its own.
-const TUNABLES: [(&str, u64, u64); 26] = [
+const TUNABLES: [(&str, u64, u64); 27] = [
     ("active", 0, 1),
     ("max_rpcs_in_flight", 1, 512),
     // Always fewer than those.
@@ -189,6 +189,8 @@ const TUNABLES: [(&str, u64, u64); 26] = [
     ("max_read_ahead_mb", 0, READ_AHEAD_MAX >> 20),
     ("max_read_ahead_per_file_mb", 0, READ_AHEAD_MAX >> 20),
     ("max_read_ahead_whole_mb", 0, READ_AHEAD_MAX >> 20),
+    // With 0 no data stays.
+    ("max_cached_mb", 0, CLEAN_MAX >> 20),
     // With 0 also where servers answer at once.
     ("read_ahead_slow_us", 0, 10_000_000),
     ("lock_limit_mb", 1, 1_048_576),

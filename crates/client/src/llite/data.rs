@@ -426,10 +426,17 @@ impl Client {
         let buffer = match self.layout_of(inode).await? {
             Some(layout) => {
                 let begun = self.reads_ahead(file).then(|| self.port.now());
+                let keeping = self.keep_clean(file, &used, ((offset, len), size));
                 let read = self.read_stripes(inode.fid, &layout, offset, len, buffer).await?;
                 if let Some(begun) = begun {
                     self.read_ahead
                         .took(self.port.now().mono_ns.saturating_sub(begun.mono_ns), len);
+                }
+                if let Some(keeping) = keeping {
+                    let at = read.len().checked_sub(len as usize);
+                    if let Some(bytes) = at.and_then(|at| read.get(at..)) {
+                        keeping.came(bytes);
+                    }
                 }
                 read
             }

@@ -13,8 +13,17 @@ use crate::client::Client;
 use crate::inode::Inode;
 use crate::locks::DataUse;
 use crate::patience;
-use crate::readahead::{Ask, Full, Next, ReadAheadStats, Ready, Wanted};
+use crate::readahead::{Ask, CleanStats, Full, Keeping, Next, ReadAheadStats, Ready, Wanted};
 use crate::sync::{lock, until};
+
+/// What there was already for whoever reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Found {
+    /// It was read ahead.
+    Ahead,
+    /// A program had read it before.
+    Again,
+}
 
 impl Client {
     /// Bytes that are read ahead of all files together, at most.
@@ -117,7 +126,9 @@ impl Client {
         buffer: &mut BytesMut,
     ) -> bool {
         if !self.reads_ahead(file) {
-            return false;
+            return self.keeps_clean(file)
+                && !self.read_ahead.is_idle()
+                && self.take_ahead(&file.inode, used, range, buffer).await.is_some();
         }
         let forward = self.read_ahead.forward();
         let (next, is_one) = {
@@ -132,14 +143,16 @@ impl Client {
                 self.ask_ahead(&file.inode, used.id(), (&ranges, next.slack()));
             }
         }
-        let found =
-            !self.read_ahead.is_idle() && self.take_ahead(&file.inode, used, range, buffer).await;
-        if found {
-            self.read_ahead.hit(range.1);
-        } else if is_one && is_worth_it {
-            self.read_ahead.miss(range.1);
+        let mut found = None;
+        if !self.read_ahead.is_idle() {
+            found = self.take_ahead(&file.inode, used, range, buffer).await;
         }
-        found
+        match found {
+            Some(Found::Ahead) => self.read_ahead.hit(range.1),
+            None if is_one && is_worth_it => self.read_ahead.miss(range.1),
+            Some(Found::Again) | None => {}
+        }
+        found.is_some()
     }
 
     /// What was read ahead, if all of it was; waits for what is on its way. It is copied while nothing
@@ -150,7 +163,7 @@ impl Client {
         used: &DataUse,
         range: (u64, u64),
         buffer: &mut BytesMut,
-    ) -> bool {
+    ) -> Option<Found> {
         let id = used.id();
         let pieces = until(
             &inode.state,
@@ -162,9 +175,53 @@ impl Client {
             },
         )
         .await;
-        let found = pieces.is_some();
-        pieces.into_iter().flatten().for_each(|piece| buffer.extend_from_slice(&piece));
-        found
+        let (pieces, again) = pieces?;
+        pieces.iter().for_each(|piece| buffer.extend_from_slice(piece));
+        if !again {
+            return Some(Found::Ahead);
+        }
+        self.read_ahead.clean().hit();
+        Some(Found::Again)
+    }
+
+    /// Whether what is read by an open may stay: where OSTs are elsewhere, and no kernel keeps it.
+    fn keeps_clean(&self, file: &File) -> bool {
+        let past_pages = file.how.write && !file.how.direct;
+        past_pages
+            && self.read_ahead.clean().max() > 0
+            && !self.osts_are_here.load(Ordering::Relaxed)
+    }
+
+    /// A place for what is about to be read of a file of `size` bytes, if it may stay.
+    pub(super) fn keep_clean<'a>(
+        &self,
+        file: &'a File,
+        used: &DataUse,
+        (range, size): ((u64, u64), u64),
+    ) -> Option<Keeping<'a>> {
+        if !self.keeps_clean(file) || !self.read_ahead.clean().is_for(size) {
+            return None;
+        }
+        let now = self.ticks.load(Ordering::Relaxed);
+        self.read_ahead.clean().keep(&file.inode, used.id(), range, now)
+    }
+
+    /// Bytes of what programs have read past their kernel's pages that stay for others, at most.
+    pub fn clean_max(&self) -> u64 {
+        self.read_ahead.clean().max()
+    }
+
+    /// Sets that. With 0 nothing stays.
+    ///
+    /// # Errors
+    /// `ERANGE` beyond [`CLEAN_MAX`](crate::CLEAN_MAX).
+    pub fn set_clean_max(&self, bytes: u64) -> Result<()> {
+        self.read_ahead.clean().set_max(bytes)
+    }
+
+    /// How much of it there is, and what it was good for.
+    pub fn clean_stats(&self) -> CleanStats {
+        self.read_ahead.clean().stats()
     }
 
     /// Asks for what of these ranges is not there, nearest first. Half of the slots of an OST are left

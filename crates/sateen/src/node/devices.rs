@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use sateen_client::{
-    Census, Client, ImportInfo, ImportState, LLITE_STATS, MDC_STATS, OSC_STATS, ReadAheadStats,
-    StataheadStats,
+    Census, CleanStats, Client, ImportInfo, ImportState, LLITE_STATS, MDC_STATS, OSC_STATS,
+    ReadAheadStats, StataheadStats,
 };
 use sateen_mdt::{MD_STATS, Mdt, RecoveryStatus};
 use sateen_mgs::{MGS_STATS, Mgs};
@@ -751,6 +751,20 @@ fn read_ahead(client: &Arc<Client>, prefix: &str, out: &mut Vec<Param<'static>>)
             set(&of_set, bytes).map_err(|errno| errno.to_string())
         }));
     }
+    let (of_shown, of_set) = (client.clone(), client.clone());
+    let shown = move || {
+        let CleanStats { bytes, hits, reclaimed } = of_shown.clean_stats();
+        let max = of_shown.clean_max() / MIB;
+        let used = bytes.div_ceil(MIB);
+        format!(
+            "max_cached_mb: {max}\nused_mb: {used}\nunused_mb: {}\nreclaim_count: {reclaimed}\nhits: {hits}",
+            max.saturating_sub(used)
+        )
+    };
+    out.push(Param::shown(format!("{prefix}/max_cached_mb"), shown).set_by(move |value| {
+        let bytes = number(value).unwrap_or(u64::MAX).saturating_mul(MIB);
+        of_set.set_clean_max(bytes).map_err(|errno| errno.to_string())
+    }));
     let (of_shown, of_set) = (client.clone(), client.clone());
     let shown = move || (of_shown.read_ahead_slow_ns() / 1000).to_string();
     out.push(Param::shown(format!("{prefix}/read_ahead_slow_us"), shown).set_by(move |value| {

@@ -557,6 +557,7 @@ impl World {
         let hits = self.nodes.iter().map(|node| node.kernel.hits()).sum();
         let [shared_locks, of_readers] = sharing.granted;
         let ahead = self.nodes.iter().map(|node| node.client.read_ahead_stats().hits).sum();
+        let again = self.nodes.iter().map(|node| node.client.clean_stats().hits).sum();
         let called_back = self.report.traffic.sent_of("callback Blocking");
         for (kind, count) in [
             ("record written", shared.written),
@@ -569,6 +570,7 @@ impl World {
             ("shared lock for reading granted", of_readers),
             ("answer from a kernel cache", hits),
             ("page read ahead", ahead),
+            ("read again of what stays", again),
             ("lock called back", called_back),
             ("group joined", teams.joined),
             ("group not waited for", teams.taken),

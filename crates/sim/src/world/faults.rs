@@ -571,6 +571,8 @@ impl World {
         self.report.count("name looked up ahead", ahead);
         let pages = self.nodes.iter().map(|node| node.client.read_ahead_stats().hits).sum();
         self.report.count("page read ahead", pages);
+        let again = self.nodes.iter().map(|node| node.client.clean_stats().hits).sum();
+        self.report.count("read again of what stays", again);
         let hits = self.nodes.iter().map(|node| node.kernel.hits()).sum();
         self.report.count("answer from a kernel cache", hits);
         let given = self.nodes.iter().flat_map(|node| node.kernel.given_counts());
