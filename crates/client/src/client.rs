@@ -21,6 +21,7 @@ use crate::given::Passthrough;
 use crate::grants::OstGrants;
 use crate::import::{Arrival, Import, RESEND_MAX_NS, WAITED_FOR};
 use crate::inode::Inode;
+use crate::kept_xattrs::XattrCache;
 use crate::llite::Spaces;
 use crate::lru::{Lru, Namespace, Retiring};
 use crate::open_cache::OpenCache;
@@ -171,6 +172,7 @@ pub struct Client {
     pub(crate) retiring: Mutex<Retiring>,
     pub(crate) files: Mutex<BTreeMap<u64, Arc<crate::llite::File>>>,
     pub(crate) open_cache: OpenCache,
+    pub(crate) xattr_cache: XattrCache,
     pub(crate) file_locks: Mutex<FileLocks>,
     pub(crate) fids: Fids,
     pub(crate) unsynced: UnsyncedObjects,
@@ -225,6 +227,7 @@ impl Client {
             retiring: Mutex::default(),
             files: Mutex::default(),
             open_cache: OpenCache::default(),
+            xattr_cache: XattrCache::default(),
             file_locks: Mutex::default(),
             fids: Fids::default(),
             unsynced: UnsyncedObjects::default(),

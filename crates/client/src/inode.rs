@@ -372,6 +372,7 @@ impl InodeState {
     pub(crate) fn changed(&mut self, attr: Option<Attr>, (sent, now): (u64, u64), data: bool) {
         let changed_at = core::mem::replace(&mut self.changed_at, now);
         self.no_xattrs = false;
+        self.drop_xattrs();
         // A report of the size may have overtaken it.
         let older = !data && sent < changed_at;
         let attr = attr.map(|attr| if older { self.with_size(attr) } else { attr });
@@ -418,6 +419,9 @@ impl InodeState {
         self.meta_known &= self.holds(Ibits::META);
         self.size_known &= self.holds(Ibits::DATA);
         self.no_xattrs &= self.holds(Ibits::XATTR);
+        if self.xattrs.is_some() && !self.holds(Ibits::META) {
+            self.drop_xattrs();
+        }
         self.others_wrote |= !self.holds(Ibits::DATA);
         if self.shared.is_some() && !self.is_sharing() {
             self.shared = None;

@@ -17,6 +17,7 @@
 //! | `ended` | runs of OSTs that ended in good order |
 //! | `held`, `rare` | the locks on one inode; what only some inodes need |
 //! | `lru` | limits to what is kept: by number, by age |
+//! | `kept_xattrs` | targets of symbolic links and extended attributes that stay under their lock |
 //! | `known_names` | what cannot be in a directory that this client has made or read |
 //! | `fids` | FIDs out of granted sequences |
 //! | `given` | files that the kernel reads and writes itself |
@@ -49,6 +50,7 @@ mod held;
 mod import;
 mod inode;
 mod inspect;
+mod kept_xattrs;
 mod known_names;
 mod llite;
 mod locks;

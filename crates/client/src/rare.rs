@@ -16,6 +16,7 @@ use crate::given::GivenAway;
 use crate::group::Group;
 use crate::held::Leaving;
 use crate::inode::{InodeState, SharedWrites, Unsynced};
+use crate::kept_xattrs::KeptXattrs;
 use crate::known_names::KnownNames;
 use crate::open_cache::KeptOpens;
 use crate::readahead::Ahead;
@@ -34,6 +35,8 @@ pub(crate) struct RareState {
     pub(crate) exec_opens: u32,
     /// Open at the MDT, and for no program here: see [`crate::open_cache`].
     pub(crate) kept_opens: KeptOpens,
+    /// What was answered of it: see [`crate::kept_xattrs`].
+    pub(crate) xattrs: Option<Box<KeptXattrs>>,
     /// When the data was last written, if the MDT has not heard of it.
     pub(crate) unreported_mtime: Option<Timespec>,
     /// The same of what was written under a shared lock.
@@ -72,6 +75,7 @@ impl RareState {
             && self.map_opens == 0
             && self.exec_opens == 0
             && self.kept_opens.is_empty()
+            && self.xattrs.is_none()
             && self.unreported_mtime.is_none()
             && self.shared.is_none()
             && self.unreported_atime.is_none()

@@ -7,10 +7,10 @@ use sateen_types::{Errno, Fid, Layout, Name, Result, StripePolicy};
 use sateen_wire::{MdtReply, MdtRequest, XattrMode};
 
 use crate::client::Client;
+use crate::kept_xattrs::{CAPABILITY, Question};
+use crate::mdc::MdtAnswer;
+use crate::stats::Verb;
 use crate::sync::lock;
-
-/// What a program may do whoever runs it: the next write takes it away.
-const CAPABILITY: &[u8] = b"security.capability";
 
 /// Where a file lies, or new ones of a directory will.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,11 +29,35 @@ fn xattr_name(name: &[u8]) -> Result<Name> {
 }
 
 impl Client {
-    async fn bytes(&self, fid: Fid, request: MdtRequest) -> Result<Bytes> {
-        match self.mdt(fid, request).await?.body {
-            MdtReply::Bytes(bytes) => Ok(bytes),
-            _ => Err(Errno::EPROTO),
+    /// What was answered before, and still stands, or the MDT's answer, which is kept.
+    async fn bytes(&self, fid: Fid, question: Question<'_>, request: MdtRequest) -> Result<Bytes> {
+        // First: one that ends meanwhile has noted what it did.
+        let inode =
+            if self.statahead.is_changing_xattrs(fid) { None } else { self.known_inode(fid) };
+        let kept = inode.as_ref().and_then(|inode| lock(&inode.state).kept_answer(question));
+        if let Some(answer) = kept {
+            self.count(Verb::LockHit);
+            return answer;
         }
+        let (answer, stamp) = match self.mdt_stamped(fid, request).await {
+            Ok(MdtAnswer { body: MdtReply::Bytes(bytes), stamp, .. }) => (Ok(bytes), stamp),
+            Ok(_) => return Err(Errno::EPROTO),
+            Err((errno, stamp)) => (Err(errno), stamp),
+        };
+        if let Some(inode) = &inode {
+            self.xattr_cache.keep(inode, (question, &answer), stamp);
+        }
+        answer
+    }
+
+    /// A request to change extended attributes failed, and may have been executed, or be yet.
+    fn xattrs_are_doubtful(&self, fid: Fid) {
+        let Some(inode) = self.known_inode(fid) else { return };
+        let now = self.stamp();
+        let mut state = lock(&inode.state);
+        state.no_xattrs = false;
+        state.drop_xattrs();
+        state.changed_at = now;
     }
 
     /// Target of a symbolic link.
@@ -41,7 +65,7 @@ impl Client {
     /// # Errors
     /// `EINVAL` if it is none.
     pub async fn readlink(self: &Arc<Client>, fid: Fid) -> Result<Bytes> {
-        self.bytes(fid, MdtRequest::ReadLink { fid }).await
+        self.bytes(fid, Question::Target, MdtRequest::ReadLink { fid }).await
     }
 
     /// Value of an extended attribute.
@@ -53,7 +77,8 @@ impl Client {
         if self.has_no_xattrs(fid) {
             return Err(Errno::ENODATA);
         }
-        self.bytes(fid, MdtRequest::GetXattr { fid, name }).await
+        let request = MdtRequest::GetXattr { fid, name: name.clone() };
+        self.bytes(fid, Question::Value(name.as_bytes()), request).await
     }
 
     /// Names of all extended attributes, each ended by a NUL.
@@ -64,7 +89,7 @@ impl Client {
         if self.has_no_xattrs(fid) {
             return Ok(Bytes::new());
         }
-        self.bytes(fid, MdtRequest::ListXattr { fid }).await
+        self.bytes(fid, Question::Names, MdtRequest::ListXattr { fid }).await
     }
 
     /// Sets an extended attribute.
@@ -85,9 +110,8 @@ impl Client {
         }
         let _changing = self.statahead.changes_xattrs(fid);
         let answer = self.mdt(fid, MdtRequest::SetXattr { fid, name, value, mode }).await;
-        if let (Err(_), Some(inode)) = (&answer, self.known_inode(fid)) {
-            // It may have been executed, or be yet.
-            lock(&inode.state).no_xattrs = false;
+        if answer.is_err() {
+            self.xattrs_are_doubtful(fid);
         }
         self.own_change(&self.inode(fid), None, answer?.stamp).await;
         Ok(())
@@ -99,8 +123,12 @@ impl Client {
     /// `ENODATA` if there is none.
     pub async fn removexattr(self: &Arc<Client>, fid: Fid, name: &[u8]) -> Result<()> {
         let name = xattr_name(name)?;
-        let answer = self.mdt(fid, MdtRequest::RemoveXattr { fid, name }).await?;
-        self.own_change(&self.inode(fid), None, answer.stamp).await;
+        let _changing = self.statahead.changes_xattrs(fid);
+        let answer = self.mdt(fid, MdtRequest::RemoveXattr { fid, name }).await;
+        if answer.is_err() {
+            self.xattrs_are_doubtful(fid);
+        }
+        self.own_change(&self.inode(fid), None, answer?.stamp).await;
         Ok(())
     }
 

@@ -11,6 +11,7 @@ mod glimpse;
 mod goodbye;
 mod groups;
 mod kept_back;
+mod kept_xattrs;
 mod known_names;
 mod memory;
 mod network;

@@ -132,7 +132,7 @@ fn an_mdt_that_stopped_in_good_order_takes_everything_up() {
     assert!(rig.kernel_says(true).is_empty());
     // The next time it is told from this run on.
     let client = rig.client.clone();
-    let _asks = rig.start(async move { client.listxattr(FILE).await });
+    let _asks = rig.start(async move { client.getxattr(FILE, b"user.a").await });
     restarts(&rig, &rig.take(), connected(7, 10, 6));
     let (claim, told) = take_claim(&rig);
     assert_eq!((claim.seq, told), (2, held()));

@@ -317,6 +317,24 @@ fn read_by_a_writer(path: &Path) -> Vec<u8> {
     bytes
 }
 
+fn xattr(path: &Path, name: &str) -> Option<Vec<u8>> {
+    let mut value = vec![0; 100];
+    match rustix::fs::getxattr(path, name, &mut value) {
+        Ok(len) => {
+            value.truncate(len);
+            Some(value)
+        }
+        Err(errno) => {
+            assert_eq!(errno, rustix::io::Errno::NODATA);
+            None
+        }
+    }
+}
+
+fn set_xattr(path: &Path, name: &str, value: &[u8]) {
+    rustix::fs::setxattr(path, name, value, rustix::fs::XattrFlags::empty()).unwrap();
+}
+
 #[test]
 fn what_is_done_again_asks_nobody_and_sees_what_others_do() {
     if !can_mount() {
@@ -355,6 +373,26 @@ fn what_is_done_again_asks_nobody_and_sees_what_others_do() {
         reads(7, 3901);
         writer_reads(7, 3901);
     });
+
+    // Extended attributes, and targets of links.
+    let (link, value) = (here.join("link"), |path: &Path| xattr(path, "user.a"));
+    std::os::unix::fs::symlink("f", there.join("link")).unwrap();
+    set_xattr(&theirs, "user.a", b"one");
+    let points = |to: &str| assert_eq!(fs::read_link(&link).unwrap(), Path::new(to));
+    points("f");
+    assert_eq!((value(&mine), xattr(&mine, "user.b")), (Some(b"one".to_vec()), None));
+    asks_nobody("readlink", &[], &|| points("f"));
+    asks_nobody("getxattr", &["getxattr"], &|| {
+        assert_eq!((value(&mine), xattr(&mine, "user.b")), (Some(b"one".to_vec()), None));
+    });
+    set_xattr(&theirs, "user.a", b"two");
+    assert_eq!(value(&mine), Some(b"two".to_vec()));
+    set_xattr(&mine, "user.b", b"three");
+    assert_eq!(xattr(&mine, "user.b"), Some(b"three".to_vec()));
+    fs::remove_file(there.join("link")).unwrap();
+    std::os::unix::fs::symlink("g", there.join("link")).unwrap();
+    points("g");
+    fs::remove_file(&link).unwrap();
 
     // What is kept open for writing keeps nobody from anything, nor his changes from this mount.
     fs::write(&theirs, [8; 5000]).unwrap();
