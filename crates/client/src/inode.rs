@@ -61,7 +61,7 @@ pub(crate) struct InodeState {
     /// Open files, and those among them that may write.
     pub(crate) opens: u32,
     pub(crate) write_opens: u32,
-    /// It was open for reading before.
+    /// A program of this client has closed it before.
     pub(crate) was_open: bool,
     /// References of the kernel.
     pub(crate) lookups: u64,

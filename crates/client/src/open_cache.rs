@@ -4,7 +4,8 @@
 //! open of its kind (for reading alone, or for writing) takes that over, if its attributes are known
 //! under locks. It costs no request then. Not so the close of who has made the file, because most are
 //! not opened again soon, and a file that is removed while it is open has to be removed twice, its
-//! name first; nor of opens to execute, which keep others from writing, or with `O_TRUNC`.
+//! name first; nor of opens to execute, which keep others from writing, or with `O_TRUNC`. Where the servers are in this
+//! process it is the second close that is kept back.
 //!
 //! **An open for reading lives as long as the locks on the inode's names and attributes**, one for
 //! writing as long as these and the lock for writing its data. Whoever removes the last name takes the
@@ -223,8 +224,9 @@ impl Client {
         if !is_plain(file.how) || self.has_file_locks(file.inode.fid, file.id) {
             return false;
         }
-        let mut state = lock(&file.inode.state);
-        let again = core::mem::replace(&mut state.was_open, true);
+        let state = lock(&file.inode.state);
+        // To ask an MDT of this process costs little, and a file that is removed has to be closed then.
+        let is_worth_it = state.was_open || !self.osts_are_here.load(Ordering::Relaxed);
         let is_file = |attr: Attr| attr.kind() == FileKind::Regular && attr.nlink > 0;
         // A file without a name may go at its last close, and nobody takes a lock back for that.
         let is_file = !state.nameless && state.attr.is_some_and(is_file);
@@ -232,7 +234,12 @@ impl Client {
         let held = state.keeps_opens(write) && state.lookups > 0;
         // What could not be written out is told by open, and to whoever opens the file anew.
         let is_sound = !write || state.late.count() == 0;
-        (again || !file.made) && is_sound && is_file && held && state.kept_opens.of(write).is_none()
+        !file.made
+            && is_worth_it
+            && is_sound
+            && is_file
+            && held
+            && state.kept_opens.of(write).is_none()
     }
 
     /// Keeps the open, if it still may be, and nothing is to be told. It has ended for this client then,
@@ -259,6 +266,7 @@ impl Client {
                 _place: self.open_cache.place(),
             };
             *state.kept_opens.of_mut(write) = Some(kept);
+            state.was_open = true;
             state.end_open(file.how);
         }
         self.close_surplus();

@@ -576,7 +576,10 @@ impl Client {
         }
         // Not before: whoever removes the file meanwhile must not forget what is to be told, or
         // the MDT would not know that there are objects.
-        self.end_open(inode, file.how);
+        inode.update(|state| {
+            state.was_open |= !file.made;
+            state.end_open(file.how);
+        });
         let closed = self.close_with(file, era, report).await;
         drop(looking);
         closed.and(late())
