@@ -543,7 +543,9 @@ impl Client {
     /// Gives one lock back: kernel first, then the MDT.
     pub(crate) async fn give_back(self: &Arc<Client>, inode: &Arc<Inode>, id: LockId) {
         let era = self.era();
+        let mut keeps_opens = false;
         let begun = inode.update(|state| {
+            keeps_opens = !state.kept_opens.is_empty();
             if state.cancels.iter().any(|leaving| leaving.id == id) {
                 // The callback was repeated: the cancel that is on its way answers it, with
                 // what it says of the size.
@@ -570,8 +572,10 @@ impl Client {
             Some(Some(begun)) => begun,
         };
         let mut bits = bits;
-        // Before the lock: who wants it perhaps removes the file.
-        self.close_useless(inode);
+        if keeps_opens {
+            // Before the lock: who wants it perhaps removes the file.
+            self.close_useless(inode);
+        }
         // From here on nothing is kept under it; what was is written out beside what the kernel
         // does, and may come from there.
         let looking = bits.intersects(Ibits::DATA).then(|| self.look(inode));

@@ -304,9 +304,11 @@ impl Client {
         inode: &Arc<Inode>,
         kept: impl IntoIterator<Item = Option<KeptOpen>>,
     ) -> bool {
-        let lost_at = self.lost_at(inode.fid);
         let mut any = false;
-        for kept in kept.into_iter().flatten().filter(|kept| kept.asked_at >= lost_at) {
+        for kept in kept.into_iter().flatten() {
+            if kept.asked_at < self.lost_at(inode.fid) {
+                continue;
+            }
             any = true;
             let (client, inode) = (self.clone(), inode.clone());
             self.port.spawn(Box::pin(async move {
