@@ -4,8 +4,8 @@
 //! open of its kind (for reading alone, or for writing) takes that over, if its attributes are known
 //! under locks. It costs no request then. Not so the close of who has made the file, because most are
 //! not opened again soon, and a file that is removed while it is open has to be removed twice, its
-//! name first; nor of opens to execute, which keep others from writing, or with `O_TRUNC`. Where the servers are in this
-//! process it is the second close that is kept back.
+//! name first; nor of opens to execute, which keep others from writing, or with `O_TRUNC`. Where the
+//! servers are in this process it is the second close that is kept back.
 //!
 //! **An open for reading lives as long as the locks on the inode's names and attributes**, one for
 //! writing as long as these and the lock for writing its data. Whoever removes the last name takes the
