@@ -18,7 +18,9 @@ const RUNNING_TRIES: u32 = 50;
 /// does not want to wait, or may get a lock otherwise.
 const fn hears_of_groups(request: &MdtRequest) -> bool {
     match request {
-        MdtRequest::EnqueueGroup { .. } | MdtRequest::Enqueue { .. } => true,
+        MdtRequest::EnqueueGroup { .. }
+        | MdtRequest::EnqueuePart { .. }
+        | MdtRequest::Enqueue { .. } => true,
         MdtRequest::Open { flags, .. } => flags.truncate,
         _ => false,
     }

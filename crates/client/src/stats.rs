@@ -270,7 +270,9 @@ fn mdt_place(request: &MdtRequest) -> usize {
         MdtRequest::ReadDir { .. } => 9,
         MdtRequest::GetXattr { .. } | MdtRequest::ListXattr { .. } => 10,
         MdtRequest::SetXattr { .. } | MdtRequest::RemoveXattr { .. } => 11,
-        MdtRequest::Enqueue { .. } | MdtRequest::EnqueueGroup { .. } => 12,
+        MdtRequest::Enqueue { .. }
+        | MdtRequest::EnqueueGroup { .. }
+        | MdtRequest::EnqueuePart { .. } => 12,
         MdtRequest::Cancel { .. } => 13,
         MdtRequest::Sync { .. } => 14,
         MdtRequest::StatFs => 15,

@@ -179,6 +179,7 @@ const fn is_kept(request: &MdtRequest) -> bool {
         MdtRequest::GrantSeq
             | MdtRequest::Reclaim { .. }
             | MdtRequest::ReclaimGroups { .. }
+            | MdtRequest::ReclaimParts { .. }
             | MdtRequest::Replay { .. }
     )
 }

@@ -38,7 +38,12 @@ const PENDING_BYTES_MAX: usize = 8 << 20;
 
 /// Whether it tells what a client had of the run before.
 const fn is_claim(request: &MdtRequest) -> bool {
-    matches!(request, MdtRequest::Reclaim { .. } | MdtRequest::ReclaimGroups { .. })
+    matches!(
+        request,
+        MdtRequest::Reclaim { .. }
+            | MdtRequest::ReclaimGroups { .. }
+            | MdtRequest::ReclaimParts { .. }
+    )
 }
 
 /// A metadata target.
@@ -232,6 +237,7 @@ impl Mdt {
                         | Request::Mdt(
                             MdtRequest::Reclaim { .. }
                                 | MdtRequest::ReclaimGroups { .. }
+                                | MdtRequest::ReclaimParts { .. }
                                 | MdtRequest::Replay { .. }
                         )
                 )

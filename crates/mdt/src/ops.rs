@@ -106,6 +106,9 @@ pub(crate) fn run(mdt: &mut Mdt, op: &mut Op<'_>, request: &MdtRequest) -> Resul
             enqueue::run(mdt, op, Need { fid: *fid, mode: *mode, bits: *bits })
         }
         MdtRequest::EnqueueGroup { fid, gid } => group::run(mdt, op, (*fid, *gid)),
+        MdtRequest::EnqueuePart { .. } | MdtRequest::ReclaimParts { .. } => {
+            Err(sateen_types::Errno::EINVAL.into())
+        }
         MdtRequest::Cancel { fid, id, report, more } => {
             enqueue::cancel(mdt, op, (*fid, *id), report.as_ref(), more)
         }

@@ -242,6 +242,7 @@ fn uses(
         | MdtRequest::GetLinks { fid }
         | MdtRequest::Enqueue { fid, .. }
         | MdtRequest::EnqueueGroup { fid, .. }
+        | MdtRequest::EnqueuePart { fid, .. }
         | MdtRequest::Tmpfile { parent: fid, .. } => used(Thing::inode(*fid), Use::Looks),
         MdtRequest::ReadDir { fid, .. } => {
             used(Thing::inode(*fid), Use::Looks);
@@ -291,6 +292,7 @@ fn uses(
         | MdtRequest::StatFs
         | MdtRequest::Reclaim { .. }
         | MdtRequest::ReclaimGroups { .. }
+        | MdtRequest::ReclaimParts { .. }
         | MdtRequest::Replay { .. } => {}
     }
 }

@@ -78,11 +78,13 @@ impl Trace {
             }
             MdtRequest::Enqueue { .. }
             | MdtRequest::EnqueueGroup { .. }
+            | MdtRequest::EnqueuePart { .. }
             | MdtRequest::TestFileLock { .. }
             | MdtRequest::LeaveFileLock { .. }
             | MdtRequest::AnswerGlimpse { .. }
             | MdtRequest::Reclaim { .. }
             | MdtRequest::ReclaimGroups { .. }
+            | MdtRequest::ReclaimParts { .. }
             | MdtRequest::Replay { .. } => Trace::Again,
             _ => Trace::Answer,
         }

@@ -4,6 +4,7 @@
 //! stand in `wire` and above.
 
 mod attr;
+mod comb;
 mod cookie;
 mod endpoint;
 mod errno;
@@ -18,6 +19,7 @@ mod time;
 pub mod units;
 
 pub use attr::{Attr, FileKind};
+pub use comb::{COMB_START_MAX, COMB_STRIDE_MAX, Comb};
 pub use cookie::{COLLISION_MAX, DirCookie, name_hash};
 pub use endpoint::{ClientId, Endpoint};
 pub use errno::{Errno, Result};

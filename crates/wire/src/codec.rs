@@ -6,8 +6,8 @@
 
 use bytes::Bytes;
 use sateen_types::{
-    Attr, ClientId, Component, DirCookie, Endpoint, Errno, Extent, Fid, FileKind, Layout, Name,
-    NoPattern, ObjectId, Pattern, Seq, StripePolicy, Timespec,
+    Attr, ClientId, Comb, Component, DirCookie, Endpoint, Errno, Extent, Fid, FileKind, Layout,
+    Name, NoPattern, ObjectId, Pattern, Seq, StripePolicy, Timespec,
 };
 
 /// Why bytes were not understood.
@@ -328,6 +328,18 @@ impl Wire for Fid {
     fn take(input: &mut Input<'_>) -> Result<Self, DecodeError> {
         let fid = Fid { seq: Seq::take(input)?, oid: u32::take(input)?, ver: u32::take(input)? };
         if fid.is_valid() { Ok(fid) } else { Err(DecodeError::Invalid) }
+    }
+}
+
+impl Wire for Comb {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.start().put(out);
+        self.record_len().put(out);
+        self.stride().put(out);
+    }
+    fn take(input: &mut Input<'_>) -> Result<Self, DecodeError> {
+        let (start, record_len) = (u64::take(input)?, u64::take(input)?);
+        Comb::new(start, record_len, u64::take(input)?).ok_or(DecodeError::Invalid)
     }
 }
 

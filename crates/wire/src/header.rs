@@ -11,11 +11,13 @@ pub const PROTOCOL_VERSION: u16 = 9;
 pub const SPEAKS: u64 = 1;
 /// Feature: group locks. Who is in the way of one for as long as people like is told so, and asks again.
 pub const GROUPS: u64 = 2;
-/// Feature: an OST writes several pieces of an object that come in one request. 4 and 8 are kept for
-/// others.
+/// Feature: an OST writes several pieces of an object that come in one request. 4 is kept for
+/// another.
 pub const MANY: u64 = 16;
+/// Feature: parts of a file's data, each a comb. Who has it not asks for whole locks.
+pub const COMBS: u64 = 8;
 /// Features this build can do.
-pub const FEATURES: u64 = SPEAKS | GROUPS | MANY;
+pub const FEATURES: u64 = SPEAKS | GROUPS | COMBS | MANY;
 /// The slot, the last one that a target knows, in which one that was started again is told what the run
 /// before has lost: an MDT what is held, an OST what was written. No other request has it.
 pub const CLAIM_SLOT: u16 = 1023;

@@ -21,7 +21,7 @@ pub mod spans;
 
 pub use file_lock::{FILE_LOCK_END_MAX, FileLock, FileLockMode, FileLockState, WaitId};
 pub use header::{
-    CLAIM_SLOT, FEATURES, GROUPS, HEADER_BYTES, Header, HeaderError, Kind, Lengths, MANY,
+    CLAIM_SLOT, COMBS, FEATURES, GROUPS, HEADER_BYTES, Header, HeaderError, Kind, Lengths, MANY,
     PROTOCOL_VERSION, SPEAKS,
 };
 pub use kind::MessageKind;
@@ -36,7 +36,7 @@ pub use mgs::{
 };
 pub use ost::{BULK_MAX, OBJECTS_PER_RPC_MAX, ObjectAttr, OstReply, OstRequest, StatFs};
 pub use reclaim::{
-    GIVEN_BACK_MAX, GivenBack, HeldFileLock, HeldGroup, HeldLock, HeldOpen, RECLAIM_MAX,
+    GIVEN_BACK_MAX, GivenBack, HeldFileLock, HeldGroup, HeldLock, HeldOpen, HeldPart, RECLAIM_MAX,
 };
 pub use replay::{REPLAY_BYTES_MAX, REPLAY_MAX, Replayed};
 pub use spans::{SPANS_MAX, Span, Spans};

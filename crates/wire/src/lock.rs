@@ -92,16 +92,21 @@ pub enum LockMode {
     /// `Cw`, in whatever pieces, and see to it themselves that these do not overlap. It is asked for
     /// with its group, and never asked back.
     Group = 6,
+    /// On data: to write the records of a [`Comb`](sateen_types::Comb), and nothing else. What is written
+    /// may be kept, since nobody else reads or writes there: it stands beside parts that have other
+    /// records, which the table sees to, and beside nothing else, not even its own client's other locks.
+    /// It is asked for with its comb.
+    Part = 8,
 }
 
 impl LockMode {
     /// Whether two different owners may hold these at once.
     pub const fn compatible(self, other: LockMode) -> bool {
-        use LockMode::{Cr, Cw, Ex, Group, Pr, Pw};
+        use LockMode::{Cr, Cw, Ex, Group, Part, Pr, Pw};
         match (self, other) {
-            // Of one group; of two, the table sees to it.
-            (Group, Group) => true,
-            (Ex | Pw | Group, _) | (_, Ex | Pw | Group) => false,
+            // Of one group, and of combs that do not meet; otherwise the table sees to it.
+            (Group, Group) | (Part, Part) => true,
+            (Ex | Pw | Group | Part, _) | (_, Ex | Pw | Group | Part) => false,
             (Cr, _) | (_, Cr) => true,
             (Cw, Cw) | (Pr, Pr) => true,
             (Cw, Pr) | (Pr, Cw) => false,
@@ -109,16 +114,18 @@ impl LockMode {
     }
 
     /// Whether others may write, or read what is written, at the same time: whoever holds it keeps
-    /// nothing.
+    /// nothing, but for what he writes to his records under `Part`.
     pub const fn is_shared(self) -> bool {
-        matches!(self, LockMode::Cr | LockMode::Cw | LockMode::Group)
+        matches!(self, LockMode::Cr | LockMode::Cw | LockMode::Group | LockMode::Part)
     }
 
-    /// Whether holding `self` allows everything that `other` would.
+    /// Whether holding `self` allows everything that `other` would. `Part` counts as `Cw` for what its
+    /// holder says of the file: where he may write or read is another question, which its comb answers.
     pub const fn covers(self, other: LockMode) -> bool {
-        use LockMode::{Cr, Cw, Ex, Group, Pr, Pw};
-        let same = matches!((self, other), (Pr, Pr) | (Cw, Cw) | (Group, Group | Cw));
-        same || matches!((self, other), (Ex, _) | (_, Cr) | (Pw, Pw | Pr | Cw))
+        use LockMode::{Cr, Cw, Ex, Group, Part, Pr, Pw};
+        let same =
+            matches!((self, other), (Pr, Pr) | (Cw, Cw) | (Group, Group | Cw) | (Part, Part | Cw));
+        same || matches!((self, other), (Ex, _) | (_, Cr) | (Pw, Pw | Pr | Cw | Part))
     }
 }
 
@@ -134,6 +141,7 @@ impl Wire for LockMode {
             4 => LockMode::Pw,
             5 => LockMode::Ex,
             6 => LockMode::Group,
+            8 => LockMode::Part,
             _ => return Err(DecodeError::Invalid),
         })
     }

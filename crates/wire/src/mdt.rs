@@ -7,13 +7,15 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sateen_types::{Attr, DirCookie, Fid, FileKind, Layout, Name, Seq, StripePolicy, Timespec};
+use sateen_types::{
+    Attr, Comb, DirCookie, Fid, FileKind, Layout, Name, Seq, StripePolicy, Timespec,
+};
 
 use crate::codec::{DecodeError, Input, Wire, put_vec, take_vec};
 use crate::file_lock::{FileLock, FileLockState, WaitId};
 use crate::lock::{Ibits, LockId, LockMode};
 use crate::ost::StatFs;
-use crate::reclaim::{GivenBack, HeldFileLock, HeldGroup, HeldLock, HeldOpen};
+use crate::reclaim::{GivenBack, HeldFileLock, HeldGroup, HeldLock, HeldOpen, HeldPart};
 use crate::replay::Replayed;
 use crate::{wire_enum, wire_struct};
 
@@ -524,6 +526,22 @@ wire_enum! {
             /// They.
             groups: Vec<HeldGroup>,
         },
+        /// The records of a comb, in mode `Part`, to write them, and all later ones, without asking
+        /// again. Who has others of the file keeps his. It may come to be the whole file in `Pw`, or in
+        /// `Cw`: the lock's mode says which. Answer: `Parted` with a lock in `Part`, or `Inode` with one
+        /// in `Pw` or `Cw`, or `Grouped` as for `Enqueue`. Only from who has [`crate::COMBS`].
+        50 => EnqueuePart {
+            /// The file.
+            fid: Fid,
+            /// The records.
+            comb: Comb,
+        },
+        /// Parts that the client had when the run before ended, as `Reclaim` tells of other locks, and
+        /// before the last of those. Answer: `Done`, or as `Reclaim`.
+        51 => ReclaimParts {
+            /// They.
+            parts: Vec<HeldPart>,
+        },
         /// Under which names an inode stands. Answer: `Bytes`, a link-EA: see
         /// [`crate::disk::mdt::links`].
         41 => GetLinks {
@@ -563,6 +581,7 @@ impl MdtRequest {
                 | MdtRequest::AnswerGlimpse { .. }
                 | MdtRequest::Reclaim { .. }
                 | MdtRequest::ReclaimGroups { .. }
+                | MdtRequest::ReclaimParts { .. }
                 | MdtRequest::Replay { .. }
         )
     }
@@ -668,6 +687,13 @@ wire_enum! {
         /// Nothing was executed, because a group has the file's data, for as long as people like: to be
         /// asked again, as a new request. Only to who has [`crate::GROUPS`].
         16 => Grouped,
+        /// Answer to `EnqueuePart`, if that is what came of it.
+        18 => Parted {
+            /// The file's attributes.
+            attr: Attr,
+            /// The lock's records: those that were asked for.
+            comb: Comb,
+        },
         /// What became of a lock of a program.
         12 => FileLock {
             /// That.

@@ -4,7 +4,7 @@
 //! lock whose `Cancel` is under way, an open whose `Close` is. The MDT knows what of it was executed.
 //! After a crash it does not, and others may have had such a lock since: it is not told of.
 
-use sateen_types::{Fid, Seq};
+use sateen_types::{Comb, Fid, Seq};
 
 use crate::codec::{DecodeError, Input, Wire, put_vec, take_vec};
 use crate::file_lock::FileLock;
@@ -40,6 +40,19 @@ wire_struct! {
         pub id: LockId,
         /// The group.
         pub gid: u64,
+    }
+}
+
+wire_struct! {
+    /// A part of a file's data that is held, or given back and not answered.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct HeldPart {
+        /// The file.
+        pub fid: Fid,
+        /// Its name, which it keeps.
+        pub id: LockId,
+        /// Its records.
+        pub comb: Comb,
     }
 }
 
@@ -109,7 +122,7 @@ macro_rules! wire_lists {
         }
     )*};
 }
-wire_lists!(HeldLock, HeldGroup, HeldOpen, HeldFileLock, Seq);
+wire_lists!(HeldLock, HeldGroup, HeldPart, HeldOpen, HeldFileLock, Seq);
 
 #[cfg(test)]
 mod tests {

@@ -149,6 +149,7 @@ impl UnderWay {
             | MdtRequest::GetLinks { .. }
             | MdtRequest::Enqueue { .. }
             | MdtRequest::EnqueueGroup { .. }
+            | MdtRequest::EnqueuePart { .. }
             | MdtRequest::ReportSize { .. }
             | MdtRequest::Sync { .. }
             | MdtRequest::GrantSeq

@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sateen_types::{
-    Attr, ClientId, Component, DirCookie, Endpoint, Errno, Extent, Fid, FileKind, Layout, Name,
-    Nid, Nids, OST_INDEX_MAX, ObjectId, Pattern, SEQ_OBJECTS_MAX, STRIPE_COUNT_MAX,
-    STRIPE_SIZE_MIN, Seq, StripePolicy, Timespec, seq,
+    Attr, COMB_START_MAX, COMB_STRIDE_MAX, ClientId, Comb, Component, DirCookie, Endpoint, Errno,
+    Extent, Fid, FileKind, Layout, Name, Nid, Nids, OST_INDEX_MAX, ObjectId, Pattern,
+    SEQ_OBJECTS_MAX, STRIPE_COUNT_MAX, STRIPE_SIZE_MIN, Seq, StripePolicy, Timespec, seq,
 };
 use sateen_wire::codec::{DecodeError, Input, Wire};
 use sateen_wire::disk::mdt::{
@@ -24,9 +24,10 @@ use sateen_wire::disk::stopped::{CleanRuns, StopMark, StoppedClient, StoppedSlot
 use sateen_wire::{
     Body, Bulk, Callback, Cred, DirEntry, FSNAME_BYTES_MAX, FileLock, FileLockMode, FileLockState,
     FsName, GRANTS_MAX, GivenBack, Grant, Grants, Header, HeldFileLock, HeldGroup, HeldLock,
-    HeldOpen, Ibits, LockId, LockMode, MdtReply, MdtRequest, Message, MgsReply, MgsRequest,
-    ObjectAttr, OpenFlags, OpenId, OstReply, OstRequest, ParamInfo, RenameFlags, Replayed, Reply,
-    ReplyBody, Request, SetAttr, SizeReport, Span, StatFs, TargetInfo, TimeSet, WaitId, XattrMode,
+    HeldOpen, HeldPart, Ibits, LockId, LockMode, MdtReply, MdtRequest, Message, MgsReply,
+    MgsRequest, ObjectAttr, OpenFlags, OpenId, OstReply, OstRequest, ParamInfo, RenameFlags,
+    Replayed, Reply, ReplyBody, Request, SetAttr, SizeReport, Span, StatFs, TargetInfo, TimeSet,
+    WaitId, XattrMode,
 };
 
 /// Bytes that decide everything; zeros follow the last.
@@ -235,8 +236,16 @@ impl Any for FileKind {
 
 impl Any for LockMode {
     fn any(e: &mut Entropy<'_>) -> Self {
-        use LockMode::{Cr, Cw, Ex, Group, Pr, Pw};
-        [Cr, Cw, Pr, Pw, Ex, Group][e.below(6)]
+        use LockMode::{Cr, Cw, Ex, Group, Part, Pr, Pw};
+        [Cr, Cw, Pr, Pw, Ex, Group, Part][e.below(7)]
+    }
+}
+
+impl Any for Comb {
+    fn any(e: &mut Entropy<'_>) -> Self {
+        let stride = 2 + e.number() % (COMB_STRIDE_MAX - 1);
+        let record_len = 1 + e.number() % (stride - 1);
+        Comb::new(e.number() % (COMB_START_MAX + 1), record_len, stride).unwrap()
     }
 }
 
@@ -418,6 +427,7 @@ any_struct!(FileLock { owner, flock, mode, start, end, pid });
 any_struct!(WaitId { id });
 any_struct!(HeldLock { fid, id, mode, bits });
 any_struct!(HeldGroup { fid, id, gid });
+any_struct!(HeldPart { fid, id, comb });
 any_struct!(GivenBack { fid, id });
 any_struct!(HeldOpen { open_id, fid, flags, closing });
 any_struct!(HeldFileLock { fid, open_id, lock });
@@ -475,6 +485,8 @@ any_enum!(MdtRequest {
     AnswerGlimpse { fid, question, told },
     EnqueueGroup { fid, gid },
     ReclaimGroups { groups },
+    EnqueuePart { fid, comb },
+    ReclaimParts { parts },
     GetLinks { fid },
     NoRoom { fid, ost, unwritten },
     Reclaim { locks, opens, seqs, file_locks, last },
@@ -497,6 +509,7 @@ any_enum!(MdtReply {
     StatFs(statfs),
     FileLock { state, holder },
     Grouped,
+    Parted { attr, comb },
     Noted { attr },
 });
 any_enum!(OstRequest {
