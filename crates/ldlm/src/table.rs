@@ -222,7 +222,7 @@ impl LockTable {
         mode: LockMode,
         bits: Ibits,
     ) -> Option<Grant> {
-        let need = Need { fid, mode, bits };
+        let need = Need::of(fid, mode, bits);
         if bits.is_empty()
             || self.slab.len() >= self.bounds.limit
             || self.in_conflict(client, &need)
@@ -443,7 +443,7 @@ impl LockTable {
             return;
         }
         lock.state = if stuck { State::Stuck } else { State::Silent };
-        let need = Need { fid, mode: lock.mode, bits: lock.bits };
+        let need = Need::of(fid, lock.mode, lock.bits);
         if !stuck {
             return;
         }

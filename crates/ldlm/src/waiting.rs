@@ -22,9 +22,14 @@ pub struct Need {
 }
 
 impl Need {
+    /// As a lock of this mode on these parts would need it.
+    pub const fn of(fid: Fid, mode: LockMode, bits: Ibits) -> Need {
+        Need { fid, mode, bits }
+    }
+
     /// Nobody else may have cached these parts.
     pub const fn all_gone(fid: Fid, bits: Ibits) -> Need {
-        Need { fid, mode: LockMode::Ex, bits }
+        Need::of(fid, LockMode::Ex, bits)
     }
 
     pub(crate) const fn conflicts(&self, mode: LockMode, bits: Ibits) -> bool {

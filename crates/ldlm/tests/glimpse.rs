@@ -17,7 +17,7 @@ fn fid() -> Fid {
 }
 
 fn reads() -> Need {
-    Need { fid: fid(), mode: LockMode::Pr, bits: Ibits::DATA }
+    Need::of(fid(), LockMode::Pr, Ibits::DATA)
 }
 
 fn size(size: u64) -> SizeReport {

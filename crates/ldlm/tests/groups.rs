@@ -13,7 +13,7 @@ const FILE: Fid = Fid::new(Seq(0x2_0000_0400), 1);
 const DATA: Ibits = Ibits::DATA;
 
 fn need(mode: LockMode) -> Need {
-    Need { fid: FILE, mode, bits: DATA }
+    Need::of(FILE, mode, DATA)
 }
 
 fn join(table: &mut LockTable, client: ClientId, gid: u64) -> Joined {

@@ -22,7 +22,7 @@ fn fid(oid: u32) -> Fid {
 }
 
 fn need(oid: u32, mode: LockMode, bits: Ibits) -> Need {
-    Need { fid: fid(oid), mode, bits }
+    Need::of(fid(oid), mode, bits)
 }
 
 fn callbacks(table: &mut LockTable) -> Vec<CalledBack> {

@@ -103,7 +103,7 @@ pub(crate) fn run(mdt: &mut Mdt, op: &mut Op<'_>, request: &MdtRequest) -> Resul
         MdtRequest::SetStripe { fid, policy } => stripe::set(mdt, op, *fid, policy),
         MdtRequest::GetStripe { fid } => stripe::get(mdt, op, *fid),
         MdtRequest::Enqueue { fid, mode, bits } => {
-            enqueue::run(mdt, op, Need { fid: *fid, mode: *mode, bits: *bits })
+            enqueue::run(mdt, op, Need::of(*fid, *mode, *bits))
         }
         MdtRequest::EnqueueGroup { fid, gid } => group::run(mdt, op, (*fid, *gid)),
         MdtRequest::EnqueuePart { .. } | MdtRequest::ReclaimParts { .. } => {
@@ -162,22 +162,22 @@ pub(crate) fn put_inode(tx: &mut Batch, inode: &Inode<'_>) {
 
 /// What stands in the way of reading a file's size: somebody else's lock for writing data.
 pub(crate) const fn reads_size(fid: Fid) -> Need {
-    Need { fid, mode: LockMode::Pr, bits: Ibits::DATA }
+    Need::of(fid, LockMode::Pr, Ibits::DATA)
 }
 
 /// What whoever writes a file's data holds.
 pub(crate) const fn writes_data(fid: Fid) -> Need {
-    Need { fid, mode: LockMode::Pw, bits: Ibits::DATA }
+    Need::of(fid, LockMode::Pw, Ibits::DATA)
 }
 
 /// What whoever writes a file's data beside others holds.
 pub(crate) const fn shares_data(fid: Fid) -> Need {
-    Need { fid, mode: LockMode::Cw, bits: Ibits::DATA }
+    Need::of(fid, LockMode::Cw, Ibits::DATA)
 }
 
 /// What whoever reads a file's data holds at least.
 pub(crate) const fn reads_data(fid: Fid) -> Need {
-    Need { fid, mode: LockMode::Cr, bits: Ibits::DATA }
+    Need::of(fid, LockMode::Cr, Ibits::DATA)
 }
 
 /// Attributes as they are shown: the size counts as stale only if nobody here knows it. While

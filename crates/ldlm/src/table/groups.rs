@@ -38,7 +38,7 @@ pub enum Joined {
 
 /// What a group lock is a lock on.
 const fn data_of(fid: Fid) -> Need {
-    Need { fid, mode: LockMode::Group, bits: Ibits::DATA }
+    Need::of(fid, LockMode::Group, Ibits::DATA)
 }
 
 impl LockTable {

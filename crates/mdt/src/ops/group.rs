@@ -25,7 +25,7 @@ pub(super) fn run(
     if !is_regular(&attr) {
         return Err(Errno::EINVAL.into());
     }
-    let need = Need { fid, mode: LockMode::Group, bits: Ibits::DATA };
+    let need = Need::of(fid, LockMode::Group, Ibits::DATA);
     if mdt.locks.is_stuck(&need) {
         return Err(Errno::EIO.into());
     }

@@ -117,7 +117,8 @@ fn take_back(
     }
     for HeldLock { fid, id, mode, bits } in locks.iter().copied() {
         // Of a group lock it is to be told for which group.
-        if mode == LockMode::Group || !mdt.locks.reclaim(op.client, &Need { fid, mode, bits }, id) {
+        if mode == LockMode::Group || !mdt.locks.reclaim(op.client, &Need::of(fid, mode, bits), id)
+        {
             return Err(Errno::ESTALE.into());
         }
         if mode.is_shared() && bits.intersects(Ibits::DATA) {
