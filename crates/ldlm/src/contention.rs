@@ -7,10 +7,14 @@
 //! met.
 //! Nobody meets anybody under shared locks: so these are called back when that time is over, and
 //! once more meeting in the same time again is enough.
+//!
+//! Who writes records at a distance may have them as a part, as long as parts are not off ([`Break`]).
 
 use std::collections::BTreeMap;
 
-use sateen_types::Fid;
+use sateen_types::{ClientId, Fid};
+
+use crate::breaks::{Break, Breaks};
 
 /// So often writers meet before their file is contended.
 pub const CONTENDED_LOCKS: u32 = 8;
@@ -37,12 +41,22 @@ pub struct Contention {
     /// Shared locks that were granted, and those among them for reading.
     granted: u64,
     granted_to_read: u64,
+    parts_granted: u64,
+    breaks: Breaks,
 }
 
 impl Default for Contention {
     fn default() -> Contention {
         let (locks, for_ns) = (CONTENDED_LOCKS, CONTENTION_NS);
-        Contention { locks, for_ns, files: BTreeMap::new(), granted: 0, granted_to_read: 0 }
+        Contention {
+            locks,
+            for_ns,
+            files: BTreeMap::new(),
+            granted: 0,
+            granted_to_read: 0,
+            parts_granted: 0,
+            breaks: Breaks::default(),
+        }
     }
 }
 
@@ -82,6 +96,31 @@ impl Contention {
         }
     }
 
+    /// Somebody's part has to go for what a client asks for. If that is so too often, there are no
+    /// parts for a while, and the file is contended.
+    pub fn breaks_parts(&mut self, now_ns: u64, fid: Fid, (client, what): (ClientId, Break)) {
+        let is_off = self.breaks.note((now_ns, self.for_ns), fid, (client, what));
+        let known = self.files.len() < FILES_MAX || self.files.contains_key(&fid);
+        if is_off && self.locks > 0 && known {
+            self.goes_on(now_ns, fid);
+        }
+    }
+
+    /// Whether parts of a file are granted to nobody.
+    pub fn parts_are_off(&self, now_ns: u64, fid: Fid) -> bool {
+        self.locks == 0 || self.breaks.are_off(now_ns, fid)
+    }
+
+    /// A part was granted.
+    pub fn part_granted(&mut self) {
+        self.parts_granted += 1;
+    }
+
+    /// How many parts were granted, and how often parts had to go for what somebody asked for.
+    pub fn parts(&self) -> (u64, u64) {
+        (self.parts_granted, self.breaks.count())
+    }
+
     /// A client has a shared lock of the run before.
     pub fn goes_on(&mut self, now_ns: u64, fid: Fid) {
         let until_ns = now_ns.saturating_add(self.for_ns).max(1);
@@ -118,6 +157,7 @@ impl Contention {
     /// The files that were contended until now: their shared locks are to be called back.
     pub fn over(&mut self, now_ns: u64) -> Vec<Fid> {
         let (locks, for_ns) = (self.locks, self.for_ns);
+        self.breaks.tidy(now_ns, for_ns);
         let mut over = Vec::new();
         self.files.retain(|fid, clock| {
             if clock.until_ns > now_ns {

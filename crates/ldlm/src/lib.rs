@@ -28,9 +28,13 @@
 //! A group lock ([`LockMode::Group`](sateen_wire::LockMode::Group)) keeps everybody out who does not name
 //! the same group, for as long as its holders like ([`LockTable::join_group`]): it is never asked back.
 //!
+//! A part ([`LockMode::Part`](sateen_wire::LockMode::Part)) is a lock on the records of a comb, and stands
+//! beside other parts that have other records, and nothing else ([`LockTable::enqueue_part`]).
+//!
 //! Beside it stands [`FileLocks`], the table of programs' locks: flock(2) and fcntl(2).
 
 mod bounds;
+mod breaks;
 mod contention;
 mod file_locks;
 mod ranges;
@@ -39,6 +43,7 @@ mod table;
 mod waiting;
 
 pub use bounds::{Bounds, LOCK_BYTES, LOCK_LIMIT_BYTES, LOCK_RECLAIM_BYTES};
+pub use breaks::Break;
 pub use contention::{CONTENDED_LOCKS, CONTENTION_NS, Contention};
 pub use file_locks::{
     FILE_LOCKS_PER_CLIENT_MAX, FileLockAnswer, FileLockTurn, FileLocks, RANGES_PER_FILE_MAX,
@@ -46,6 +51,7 @@ pub use file_locks::{
 };
 pub use ranges::{Owner, Range, Ranges};
 pub use table::{
-    CALLBACK_LIMIT_NS, CALLBACK_REPEAT_NS, CalledBack, Held, Joined, LockTable, Look, Question,
+    CALLBACK_LIMIT_NS, CALLBACK_REPEAT_NS, CalledBack, Held, Joined, LockTable, Look,
+    PARTS_PER_FILE_MAX, Question,
 };
 pub use waiting::{Need, Ticket};

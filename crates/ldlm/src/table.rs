@@ -2,20 +2,23 @@
 
 mod glimpse;
 mod groups;
+mod parts;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use sateen_types::{ClientId, Fid, FidMap};
+use sateen_types::{ClientId, Comb, Fid, FidMap};
 use sateen_wire::{Grant, Ibits, LockId, LockMode};
 
 use crate::bounds::{Bounds, TOLD_MAX};
-use crate::slab::{List, NIL, Slab, State};
+use crate::slab::{List, Lock, NIL, Slab, State};
 use crate::waiting::{Need, Ticket, Waiting};
 
 use glimpse::Glimpses;
 pub use glimpse::{Look, Question};
 use groups::Groups;
 pub use groups::Joined;
+pub use parts::PARTS_PER_FILE_MAX;
+use parts::Parts;
 
 /// Most locks asked back at a time for nobody's sake, and most that are on their way so.
 const ASK_AT_ONCE: usize = 64;
@@ -71,11 +74,15 @@ struct Client {
 }
 
 /// Whether a client that needs this has to wait for that lock to be gone. Its own locks are not in
-/// its way, but for shared ones: of what was written under them the target does not know before.
-fn is_in_way(lock: &crate::slab::Lock, client: ClientId, need: &Need) -> bool {
-    // Who may write alone need not share, as long as nobody else wants that.
-    let has_more = || lock.mode.covers(need.mode) && lock.state == State::Granted;
-    need.conflicts(lock.mode, lock.bits)
+/// its way, but for shared ones and parts: of what was written under them the target does not know
+/// before, and under a part something may be kept, which must not come after what is written through.
+fn is_in_way((lock, comb): (&Lock, Option<Comb>), client: ClientId, need: &Need) -> bool {
+    // Who may write alone need not share, as long as nobody else wants that. A part has more than a
+    // shared lock in some places alone.
+    let has_more = || {
+        lock.mode.covers(need.mode) && lock.state == State::Granted && lock.mode != LockMode::Part
+    };
+    need.conflicts(lock.mode, lock.bits, comb)
         && (lock.client != client || need.excludes_own(lock.mode) && !has_more())
 }
 
@@ -96,6 +103,9 @@ pub struct LockTable {
     reclaimed: u64,
     glimpses: Glimpses,
     groups: Groups,
+    parts: Parts,
+    /// How often somebody who waits was looked at because something had gone.
+    looks: u64,
 }
 
 impl LockTable {
@@ -170,9 +180,19 @@ impl LockTable {
         self.len() == 0
     }
 
-    fn locks_on(&self, fid: Fid) -> impl Iterator<Item = (u32, &crate::slab::Lock)> {
+    fn locks_on(&self, fid: Fid) -> impl Iterator<Item = (u32, &Lock)> {
         let head = self.inodes.get(&fid).copied().unwrap_or(NIL);
         self.slab.list(head, List::Inode)
+    }
+
+    /// Whether a client that needs this has to wait for the lock in a slot to be gone.
+    fn is_in_way(&self, (slot, lock): (u32, &Lock), client: ClientId, need: &Need) -> bool {
+        is_in_way((lock, self.parts.comb((slot, lock))), client, need)
+    }
+
+    /// Whether a need cannot stand beside the lock in a slot, whosever that is.
+    fn conflicts(&self, (slot, lock): (u32, &Lock), need: &Need) -> bool {
+        need.conflicts(lock.mode, lock.bits, self.parts.comb((slot, lock)))
     }
 
     /// The locks on an inode, for whoever looks in from outside.
@@ -188,7 +208,7 @@ impl LockTable {
     /// Whether another client holds something in conflict, or this one a shared lock, or whatever
     /// a shared lock cannot stand beside.
     pub fn in_conflict(&self, client: ClientId, need: &Need) -> bool {
-        self.locks_on(need.fid).any(|(_, lock)| is_in_way(lock, client, need))
+        self.locks_on(need.fid).any(|lock| self.is_in_way(lock, client, need))
     }
 
     /// Whether another client may write a file's data.
@@ -203,7 +223,7 @@ impl LockTable {
     /// Whether the target itself holds something in conflict.
     pub fn is_held(&self, need: &Need) -> bool {
         self.locks_on(need.fid)
-            .any(|(_, lock)| lock.client == TARGET && need.conflicts(lock.mode, lock.bits))
+            .any(|(slot, lock)| lock.client == TARGET && self.conflicts((slot, lock), need))
     }
 
     /// Whether `client` holds a lock that allows all this.
@@ -237,7 +257,11 @@ impl LockTable {
         let own = self
             .locks_on(need.fid)
             .filter(|(_, lock)| lock.client == client && lock.state == State::Granted)
-            .find(|(_, lock)| {
+            .find(|(slot, lock)| {
+                // A part serves nobody but who asks for the same one.
+                if lock.mode == LockMode::Part {
+                    return need.is_part() && self.parts.comb((*slot, *lock)) == need.comb();
+                }
                 let same = lock.mode == need.mode
                     && lock.bits.intersects(Ibits::DATA) == need.bits.intersects(Ibits::DATA);
                 same || lock.mode.covers(need.mode) && lock.bits.contains(need.bits)
@@ -260,14 +284,16 @@ impl LockTable {
     /// False if that cannot be: somebody else has the like of it, or another lock has the name, or
     /// there are too many. What is told once more is right.
     pub fn reclaim(&mut self, client: ClientId, need: &Need, id: LockId) -> bool {
-        if let Some(lock) = self.slab.find(id).and_then(|slot| self.slab.get(slot)) {
+        let known = self.slab.find(id).and_then(|slot| Some((slot, self.slab.get(slot)?)));
+        if let Some((slot, lock)) = known {
             return (lock.client, lock.fid, lock.mode, lock.bits)
-                == (client, need.fid, need.mode, need.bits);
+                == (client, need.fid, need.mode, need.bits)
+                && self.parts.comb((slot, lock)) == need.comb();
         }
         // The target's own locks, of what the run before has not finished, are for its sake who had
         // this one then: they kept others away.
-        let is_in_way = self.locks_on(need.fid).any(|(_, lock)| {
-            ![client, TARGET].contains(&lock.client) && need.conflicts(lock.mode, lock.bits)
+        let is_in_way = self.locks_on(need.fid).any(|(slot, lock)| {
+            ![client, TARGET].contains(&lock.client) && self.conflicts((slot, lock), need)
         });
         if client == TARGET || need.bits.is_empty() || self.slab.len() >= TOLD_MAX || is_in_way {
             return false;
@@ -277,6 +303,9 @@ impl LockTable {
     }
 
     fn insert(&mut self, client: ClientId, need: &Need, state: State) -> Option<u32> {
+        if need.is_part() && need.comb().is_none() {
+            return None;
+        }
         let none = Client { head: NIL, tail: NIL, count: 0 };
         let owner = self.clients.entry(client).or_insert(none);
         let head = self.inodes.entry(need.fid).or_insert(NIL);
@@ -286,6 +315,7 @@ impl LockTable {
         if owner.tail == NIL {
             owner.tail = slot;
         }
+        self.parts.insert(slot, need);
         Some(slot)
     }
 
@@ -337,31 +367,35 @@ impl LockTable {
     pub fn finish(&mut self, ticket: Ticket) {
         self.glimpses.leave(ticket);
         for need in self.waiting.remove(ticket) {
-            self.wake_on(need.fid);
+            self.wake_on(&need);
         }
     }
 
     fn call_back(&mut self, now_ns: u64, client: ClientId, need: &Need) {
-        self.call_back_those(now_ns, need.fid, |lock| is_in_way(lock, client, need));
+        self.call_back_those(now_ns, need.fid, |lock, comb| is_in_way((lock, comb), client, need));
     }
 
-    /// Asks for all shared locks on a file's data, for nobody's sake.
+    /// Asks for all shared locks on a file's data, for nobody's sake, but for parts: these hold nobody
+    /// up who is content with one.
     pub fn call_back_shared(&mut self, now_ns: u64, fid: Fid) {
-        self.call_back_those(now_ns, fid, |lock| lock.mode.is_shared());
+        self.call_back_those(now_ns, fid, |lock, _| {
+            lock.mode.is_shared() && lock.mode != LockMode::Part
+        });
     }
 
     fn call_back_those(
         &mut self,
         now_ns: u64,
         fid: Fid,
-        which: impl Fn(&crate::slab::Lock) -> bool,
+        which: impl Fn(&Lock, Option<Comb>) -> bool,
     ) {
         let mut at = self.inodes.get(&fid).copied().unwrap_or(NIL);
         while let Some(lock) = self.slab.get(at).copied() {
             let slot = at;
             at = self.slab.list(slot, List::Inode).nth(1).map_or(NIL, |(next, _)| next);
             // People decide when a group has done.
-            if !which(&lock) || lock.state != State::Granted || lock.mode == LockMode::Group {
+            let comb = self.parts.comb((slot, &lock));
+            if !which(&lock, comb) || lock.state != State::Granted || lock.mode == LockMode::Group {
                 continue;
             }
             self.ask_back(now_ns, slot);
@@ -385,9 +419,19 @@ impl LockTable {
         if lock.client != client || lock.fid != fid {
             return None;
         }
+        let gone = self.need_of(slot)?;
         let held = self.remove(slot)?;
-        self.wake_on(fid);
+        self.wake_on(&gone);
         Some(held)
+    }
+
+    /// What the lock in a slot keeps others from.
+    fn need_of(&self, slot: u32) -> Option<Need> {
+        let lock = self.slab.get(slot)?;
+        Some(match self.parts.comb((slot, lock)) {
+            Some(comb) => Need::part(lock.fid, comb),
+            None => Need::of(lock.fid, lock.mode, lock.bits),
+        })
     }
 
     fn remove(&mut self, slot: u32) -> Option<Held> {
@@ -402,6 +446,7 @@ impl LockTable {
         if *head == NIL {
             self.inodes.remove(&lock.fid);
         }
+        self.parts.remove(slot, lock.fid);
         owner.count -= 1;
         if owner.count == 0 {
             self.clients.remove(&lock.client);
@@ -423,7 +468,7 @@ impl LockTable {
                 break;
             }
         }
-        self.wake_on(fid);
+        self.wake_on(&Need::all_gone(fid, Ibits::ALL));
     }
 
     /// The target itself takes a lock, whoever holds others: nobody else is granted anything
@@ -443,10 +488,10 @@ impl LockTable {
             return;
         }
         lock.state = if stuck { State::Stuck } else { State::Silent };
-        let need = Need::of(fid, lock.mode, lock.bits);
         if !stuck {
             return;
         }
+        let Some(need) = slot.and_then(|slot| self.need_of(slot)) else { return };
         self.call_back(now_ns, TARGET, &need);
         let waiting: Vec<Ticket> = self.waiting.on(fid).collect();
         for ticket in waiting {
@@ -459,7 +504,7 @@ impl LockTable {
     /// Whether something is in the way of which nobody knows when it ends.
     pub fn is_stuck(&self, need: &Need) -> bool {
         self.locks_on(need.fid)
-            .any(|(_, lock)| lock.state == State::Stuck && need.conflicts(lock.mode, lock.bits))
+            .any(|(slot, lock)| lock.state == State::Stuck && self.conflicts((slot, lock), need))
     }
 
     /// Ends a [`LockTable::hold`].
@@ -478,11 +523,12 @@ impl LockTable {
             let writes = lock.bits.intersects(Ibits::DATA)
                 && matches!(
                     lock.mode,
-                    LockMode::Pw | LockMode::Ex | LockMode::Cw | LockMode::Group
+                    LockMode::Pw | LockMode::Ex | LockMode::Cw | LockMode::Group | LockMode::Part
                 );
+            let Some(gone) = self.need_of(slot) else { break };
             if !writes {
                 self.remove(slot);
-                self.wake_on(lock.fid);
+                self.wake_on(&gone);
                 continue;
             }
             on_lost(lock.fid);
@@ -493,7 +539,7 @@ impl LockTable {
                 lock.bits = Ibits::DATA;
             }
             self.lock_goes(lock.fid, id, true);
-            self.wake_on(lock.fid);
+            self.wake_on(&gone);
         }
         self.callbacks.retain(|callback| callback.client != client);
         let tickets = self.waiting.of(client);
@@ -507,17 +553,28 @@ impl LockTable {
     /// What a lost client could still write is refused everywhere: its last locks go.
     pub fn release_client(&mut self, client: ClientId) {
         while let Some(slot) = self.clients.get(&client).map(|client| client.head) {
-            let Some(held) = self.remove(slot) else { break };
-            self.wake_on(held.fid);
+            let Some(gone) = self.need_of(slot) else { break };
+            if self.remove(slot).is_none() {
+                break;
+            }
+            self.wake_on(&gone);
         }
     }
 
-    fn wake_on(&mut self, fid: Fid) {
+    /// A lock, or what an earlier ticket had reserved, is `gone`: who has waited for it is woken, if
+    /// nothing else is in his way.
+    fn wake_on(&mut self, gone: &Need) {
         if self.waiting.is_empty() {
             return;
         }
-        let free: Vec<Ticket> =
-            self.waiting.on(fid).filter(|ticket| self.is_free(*ticket)).collect();
+        let (mut free, mut looks) = (Vec::new(), 0);
+        for ticket in self.waiting.held_up_by(gone) {
+            looks += 1;
+            if self.is_free(ticket) {
+                free.push(ticket);
+            }
+        }
+        self.looks += looks;
         for ticket in free {
             if self.waiting.wake(ticket) {
                 self.woken.push_back(ticket);
@@ -536,10 +593,15 @@ impl LockTable {
             if waiter.lock && self.waiting.reserved(waiter.client, need, Some(ticket)) {
                 return false;
             }
-            !self.locks_on(need.fid).any(|(_, lock)| {
-                is_in_way(lock, waiter.client, need) && lock.state != State::Granted
+            !self.locks_on(need.fid).any(|(slot, lock)| {
+                lock.state != State::Granted && self.is_in_way((slot, lock), waiter.client, need)
             })
         })
+    }
+
+    /// How often somebody who waits was looked at because something had gone: what waking costs.
+    pub fn looks(&self) -> u64 {
+        self.looks
     }
 
     /// Callbacks to be sent now.

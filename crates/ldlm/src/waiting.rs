@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sateen_types::{ClientId, Fid};
+use sateen_types::{ClientId, Comb, Fid};
 use sateen_wire::{Ibits, LockMode};
 
 /// An operation's place among those that wait, by order of arrival.
@@ -19,12 +19,30 @@ pub struct Need {
     pub mode: LockMode,
     /// On these parts.
     pub bits: Ibits,
+    /// With these records, if it is for some of them alone.
+    comb: Option<Comb>,
 }
 
 impl Need {
     /// As a lock of this mode on these parts would need it.
     pub const fn of(fid: Fid, mode: LockMode, bits: Ibits) -> Need {
-        Need { fid, mode, bits }
+        Need { fid, mode, bits, comb: None }
+    }
+
+    /// As a lock on the records of a comb would need it.
+    pub const fn part(fid: Fid, comb: Comb) -> Need {
+        Need { fid, mode: LockMode::Part, bits: Ibits::DATA, comb: Some(comb) }
+    }
+
+    /// The same in another mode, on the whole file.
+    #[must_use]
+    pub const fn in_mode(self, mode: LockMode) -> Need {
+        Need::of(self.fid, mode, self.bits)
+    }
+
+    /// Its records, of a part.
+    pub const fn comb(&self) -> Option<Comb> {
+        self.comb
     }
 
     /// Nobody else may have cached these parts.
@@ -32,14 +50,31 @@ impl Need {
         Need::of(fid, LockMode::Ex, bits)
     }
 
-    pub(crate) const fn conflicts(&self, mode: LockMode, bits: Ibits) -> bool {
-        self.bits.intersects(bits) && !self.mode.compatible(mode)
+    /// Whether it cannot stand beside a lock of this mode on these parts, with this comb if it has one.
+    pub(crate) const fn conflicts(&self, mode: LockMode, bits: Ibits, comb: Option<Comb>) -> bool {
+        self.bits.intersects(bits) && (!self.mode.compatible(mode) || self.meets(mode, comb))
+    }
+
+    /// Whether both are for parts, which meet.
+    const fn meets(&self, mode: LockMode, comb: Option<Comb>) -> bool {
+        if !self.is_part() || !matches!(mode, LockMode::Part) {
+            return false;
+        }
+        match (self.comb, comb) {
+            (Some(own), Some(other)) => own.meets(&other),
+            _ => true,
+        }
     }
 
     /// Whether a client's own lock of this mode is in its way like somebody else's, if it is in
-    /// conflict: one of the two is shared, and does not come along with the other.
+    /// conflict: one of the two is shared, or a part, and does not come along with the other.
     pub(crate) const fn excludes_own(&self, mode: LockMode) -> bool {
         self.mode.is_shared() != mode.is_shared()
+            || self.is_part() != matches!(mode, LockMode::Part)
+    }
+
+    pub(crate) const fn is_part(&self) -> bool {
+        matches!(self.mode, LockMode::Part)
     }
 }
 
@@ -121,6 +156,23 @@ impl Waiting {
         self.by_fid.range((fid, Ticket(0))..=(fid, Ticket(u64::MAX))).map(|(_, ticket)| *ticket)
     }
 
+    /// Tickets that a lock may have held up, or a reservation, in order. One that wants a part is not
+    /// looked at while something else on the data is reserved before it, which no part stands beside:
+    /// else those who ask for parts anew, behind one who has all of them called back, would all be held
+    /// against all of them for each that goes.
+    pub(crate) fn held_up_by(&self, gone: &Need) -> impl Iterator<Item = Ticket> + '_ {
+        let (gone, mut is_barred) = (*gone, false);
+        self.on(gone.fid).filter(move |ticket| {
+            let Some(waiter) = self.all.get(ticket) else { return false };
+            let mut needs = waiter.needs.iter().filter(|need| need.fid == gone.fid);
+            let waits_for = |need: &Need| need.conflicts(gone.mode, gone.bits, gone.comb);
+            let may_be_free = !(is_barred && waiter.lock && waiter.needs.iter().any(Need::is_part));
+            let whole = |need: &Need| need.bits.intersects(Ibits::DATA) && !need.is_part();
+            is_barred |= needs.clone().any(whole);
+            may_be_free && needs.any(waits_for)
+        })
+    }
+
     /// Whether another client has reserved something in conflict, under a ticket before
     /// `before`.
     pub(crate) fn reserved(&self, client: ClientId, need: &Need, before: Option<Ticket>) -> bool {
@@ -133,7 +185,7 @@ impl Waiting {
             .flat_map(|waiter| waiter.needs.iter().map(move |other| (waiter.client, other)))
             .any(|(whose, other)| {
                 other.fid == need.fid
-                    && other.conflicts(need.mode, need.bits)
+                    && other.conflicts(need.mode, need.bits, need.comb)
                     && (whose != client || need.excludes_own(other.mode))
             })
     }

@@ -68,7 +68,7 @@ fn the_holder_is_asked_and_keeps_his_lock() {
     // He may need to read the index first, and look once more.
     assert_eq!(look(&mut table, B, &mut ticket), Look::Told(size(100)));
     table.finish(ticket.unwrap());
-    assert!(table.covers(A, &Need { mode: LockMode::Pw, ..reads() }));
+    assert!(table.covers(A, &reads().in_mode(LockMode::Pw)));
     assert!(!table.has_called() && table.glimpses() == (1, 1));
 }
 
@@ -177,7 +177,7 @@ fn a_question_is_put_again_and_has_its_time() {
 fn one_that_is_being_called_back_is_asked_and_shared_ones_are_called_back() {
     let (mut table, _) = written();
     let mut writer = None;
-    let writes = Need { mode: LockMode::Pw, ..reads() };
+    let writes = reads().in_mode(LockMode::Pw);
     assert!(table.enqueue(0, C, &mut writer, &writes).is_none());
     assert_eq!(table.take_callbacks().count(), 1);
     let mut ticket = waits(&mut table, B);
@@ -200,7 +200,7 @@ fn who_was_woken_for_something_else_waits_on() {
     let shared = table.try_grant(A, fid(), LockMode::Cw, Ibits::DATA).unwrap();
     let mut ticket = waits(&mut table, B);
     let mut writer = None;
-    let writes = Need { mode: LockMode::Pw, ..reads() };
+    let writes = reads().in_mode(LockMode::Pw);
     table.finish(ticket.unwrap());
     ticket = None;
     assert!(table.enqueue(0, C, &mut writer, &writes).is_none());
@@ -228,7 +228,7 @@ fn who_was_woken_for_something_else_waits_on() {
 #[test]
 fn what_one_file_was_told_of_is_not_taken_for_anothers() {
     let other = Fid::new(Seq(0x2_0000_0400), 2);
-    let reads_other = Need { fid: other, ..reads() };
+    let reads_other = Need::of(other, LockMode::Pr, Ibits::DATA);
     // Both were changed at once, so that their versions are the same.
     let (mut table, _) = written();
     let mut ticket = waits(&mut table, B);

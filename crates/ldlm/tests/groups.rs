@@ -56,7 +56,7 @@ fn the_first_has_others_give_back_and_the_next_come_past_all_who_wait() {
         assert!(table.is_grouped(&need(mode)), "{mode:?}");
         assert!(table.try_grant(A, FILE, mode, DATA).is_none() || mode.is_shared(), "{mode:?}");
     }
-    assert!(!table.is_grouped(&Need { bits: Ibits::META, ..need(LockMode::Pr) }));
+    assert!(!table.is_grouped(&Need::of(FILE, LockMode::Pr, Ibits::META)));
     table.cancel(A, FILE, a.id);
     assert_eq!((table.take_woken(), table.group_of(FILE)), (old, Some(7)));
     assert!(table.enqueue(0, C, &mut old, &need(LockMode::Pw)).is_none(), "B has it yet");
@@ -142,7 +142,7 @@ fn where_there_are_too_many_locks_nobody_waits_for_another() {
     table.set_bounds(Bounds::of_bytes(4 * LOCK_BYTES, LOCK_BYTES));
     let a = joined(&mut table, A, 7);
     let full = (2..40).find(|oid| {
-        let other = Need { fid: Fid::new(FILE.seq, *oid), ..need(LockMode::Pr) };
+        let other = Need::of(Fid::new(FILE.seq, *oid), LockMode::Pr, DATA);
         table.enqueue(0, C, &mut None, &other).is_none()
     });
     let mut ticket = None;

@@ -10,7 +10,7 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use sateen_ldlm::{
     Bounds, CALLBACK_LIMIT_NS, CALLBACK_REPEAT_NS, CalledBack, LOCK_BYTES, LockTable, Need, Ticket,
 };
-use sateen_types::{ClientId, Fid, Seq};
+use sateen_types::{ClientId, Comb, Fid, Seq};
 use sateen_wire::{Ibits, LockId, LockMode};
 
 const A: ClientId = ClientId(1);
@@ -212,17 +212,25 @@ enum Step {
     TryGrant(u8, u8, LockMode, Ibits),
     Require(u8, u8, u8, Ibits),
     Enqueue(u8, u8, LockMode, Ibits),
+    Part(u8, u8, Comb),
     Answer(u8),
     GiveBack(u8),
     Lose(u8),
 }
 
 fn modes() -> impl Strategy<Value = LockMode> {
-    prop_oneof![Just(LockMode::Pr), Just(LockMode::Pw), Just(LockMode::Cr), Just(LockMode::Ex)]
+    use LockMode::{Cr, Cw, Ex, Pr, Pw};
+    prop_oneof![Just(Pr), Just(Pw), Just(Cr), Just(Cw), Just(Ex)]
 }
 
 fn bits() -> impl Strategy<Value = Ibits> {
     prop_oneof![Just(Ibits::META), Just(Ibits::DATA), Just(Ibits::UPDATE), Just(Ibits::ALL)]
+}
+
+fn combs() -> impl Strategy<Value = Comb> {
+    let stride = prop_oneof![4 => Just(40u64), 1 => Just(60), 1 => Just(7)];
+    (0..4u64, stride)
+        .prop_map(|(n, stride)| Comb::new(n * 10, 10.min(stride - 1), stride).expect("a comb"))
 }
 
 fn steps() -> impl Strategy<Value = Step> {
@@ -230,6 +238,7 @@ fn steps() -> impl Strategy<Value = Step> {
         4 => (0..4u8, 0..3u8, modes(), bits()).prop_map(|(c, f, m, b)| Step::TryGrant(c, f, m, b)),
         3 => (0..4u8, 0..3u8, 0..3u8, bits()).prop_map(|(c, f, g, b)| Step::Require(c, f, g, b)),
         3 => (0..4u8, 0..3u8, modes(), bits()).prop_map(|(c, f, m, b)| Step::Enqueue(c, f, m, b)),
+        3 => (0..4u8, 0..3u8, combs()).prop_map(|(c, f, comb)| Step::Part(c, f, comb)),
         5 => any::<u8>().prop_map(Step::Answer),
         1 => any::<u8>().prop_map(Step::GiveBack),
         1 => (0..4u8).prop_map(Step::Lose),
@@ -291,7 +300,15 @@ impl World {
         }
         self.called.extend(self.table.take_callbacks());
         for oid in 1..=3 {
+            let combs: Vec<_> = self.table.combs(fid(oid)).collect();
+            for (i, (one, comb)) in combs.iter().enumerate() {
+                for (two, other) in &combs[i + 1..] {
+                    assert!(one == two || !comb.meets(other), "{combs:?}");
+                }
+            }
             let held: Vec<_> = self.table.holders(fid(oid)).collect();
+            let on_data = held.iter().filter(|held| held.bits.intersects(Ibits::DATA)).count();
+            assert!(combs.is_empty() || combs.len() == on_data, "{held:?}");
             for (i, one) in held.iter().enumerate() {
                 for two in &held[i + 1..] {
                     assert!(
@@ -328,6 +345,9 @@ impl World {
             }
             Step::Enqueue(c, f, mode, bits) => {
                 self.start(c, vec![need(u32::from(f) + 1, mode, bits)], true);
+            }
+            Step::Part(c, f, comb) => {
+                self.start(c, vec![Need::part(fid(u32::from(f) + 1), comb)], true);
             }
             Step::Answer(n) if !self.called.is_empty() => {
                 let callback = self.called.remove(usize::from(n) % self.called.len());
@@ -406,7 +426,7 @@ fn a_lock_of_the_run_before_keeps_its_name() {
         assert!(table.reclaim(A, &need, *id));
         assert!(table.reclaim(A, &need, *id), "once more");
         assert!(!table.reclaim(B, &need, *id), "another's");
-        assert!(!table.reclaim(A, &Need { bits: Ibits::LOOKUP, ..need }, *id));
+        assert!(!table.reclaim(A, &Need::of(need.fid, need.mode, Ibits::LOOKUP), *id));
     }
     assert_eq!(table.len(), 4);
     assert!(!table.reclaim(A, &need(9, LockMode::Pr, Ibits::META), new.id), "a name of this boot");

@@ -14,7 +14,7 @@ use sateen_wire::SizeReport;
 
 use super::{
     BTreeMap, CALLBACK_REPEAT_NS, ClientId, Clock, Fid, LockId, LockMode, LockTable, Need, State,
-    Ticket, is_in_way,
+    Ticket,
 };
 
 /// A question to be sent to the holder of a lock.
@@ -154,7 +154,7 @@ impl LockTable {
         let (mut holder, mut others) = (None, false);
         for (slot, lock) in self.locks_on(need.fid) {
             // A group keeps nothing: what is written is at the OSTs.
-            if lock.mode == LockMode::Group || !is_in_way(lock, client, need) {
+            if lock.mode == LockMode::Group || !self.is_in_way((slot, lock), client, need) {
                 continue;
             }
             let can_say = lock.mode == LockMode::Pw

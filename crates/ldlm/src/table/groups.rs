@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use sateen_types::{ClientId, Fid};
 use sateen_wire::{Grant, Ibits, LockId, LockMode};
 
-use super::{LockTable, Ticket, is_in_way};
+use super::{LockTable, Ticket};
 use crate::bounds::TOLD_MAX;
 use crate::slab::State;
 use crate::waiting::Need;
@@ -120,7 +120,7 @@ impl LockTable {
     ) -> bool {
         let in_way = self
             .locks_on(need.fid)
-            .any(|(_, lock)| lock.mode != LockMode::Group && is_in_way(lock, client, need));
+            .any(|lock| lock.1.mode != LockMode::Group && self.is_in_way(lock, client, need));
         if in_way {
             self.call_back(now_ns, client, need);
             let needs = core::slice::from_ref(need);
@@ -133,8 +133,8 @@ impl LockTable {
     /// member's way.
     pub(super) fn must_go(&self, client: ClientId, need: &Need) -> bool {
         let member = self.is_member(client, need.fid);
-        self.locks_on(need.fid).any(|(_, lock)| {
-            !(member && lock.mode == LockMode::Group) && is_in_way(lock, client, need)
+        self.locks_on(need.fid).any(|(slot, lock)| {
+            !(member && lock.mode == LockMode::Group) && self.is_in_way((slot, lock), client, need)
         })
     }
 

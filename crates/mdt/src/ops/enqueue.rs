@@ -28,7 +28,7 @@ pub(super) fn run(mdt: &mut Mdt, op: &mut Op<'_>, need: Need) -> Result<Outcome,
         return op.leave_to_group();
     }
     let now = op.now.mono_ns;
-    let need = Need { mode: mode_for(mdt, op, &need), ..need };
+    let need = need.in_mode(mode_for(mdt, op, &need));
     let Some(grant) = mdt.locks.enqueue(now, op.client, &mut op.ticket, &need) else {
         // Without a ticket there is nothing to wait for: the table is full.
         return Err(if op.ticket.is_some() { Fault::Blocked } else { Errno::EAGAIN.into() });
