@@ -30,6 +30,8 @@ pub struct MdtConfig {
     pub contended_locks: u32,
     /// Within this time, and for so long they share it.
     pub contention_ns: u64,
+    /// Whether those who write a contended file at a distance may have parts of it.
+    pub parts: bool,
     /// Memory for its locks.
     pub lock_limit_bytes: u64,
     /// Beyond so much of it those are asked back that were granted first.
@@ -64,6 +66,7 @@ impl MdtConfig {
             callback_limit_ns,
             contended_locks: sateen_ldlm::CONTENDED_LOCKS,
             contention_ns: sateen_ldlm::CONTENTION_NS,
+            parts: false,
             lock_limit_bytes: sateen_ldlm::LOCK_LIMIT_BYTES,
             lock_reclaim_bytes: sateen_ldlm::LOCK_RECLAIM_BYTES,
             patience: PATIENCE,

@@ -94,6 +94,21 @@ impl Mdt {
         self.contention.set(locks, for_ns);
     }
 
+    /// Whether parts of a file are granted.
+    pub fn grants_parts(&self) -> bool {
+        self.config.parts
+    }
+
+    /// Grants parts of a file, or none any more.
+    pub fn set_grants_parts(&mut self, grants: bool) {
+        self.config.parts = grants;
+    }
+
+    /// How many parts were granted, and how often parts had to go for what somebody asked for.
+    pub fn parts(&self) -> (u64, u64) {
+        self.contention.parts()
+    }
+
     /// How many clients were evicted because nothing was heard of them, since the start or since
     /// the statistics were cleared.
     pub fn evicted_silent(&self) -> u64 {

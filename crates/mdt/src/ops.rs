@@ -15,6 +15,7 @@ mod links;
 mod lookup;
 mod no_room;
 mod open;
+mod part;
 mod readdir;
 mod readlink;
 mod reclaim;
@@ -106,9 +107,7 @@ pub(crate) fn run(mdt: &mut Mdt, op: &mut Op<'_>, request: &MdtRequest) -> Resul
             enqueue::run(mdt, op, Need::of(*fid, *mode, *bits))
         }
         MdtRequest::EnqueueGroup { fid, gid } => group::run(mdt, op, (*fid, *gid)),
-        MdtRequest::EnqueuePart { .. } | MdtRequest::ReclaimParts { .. } => {
-            Err(sateen_types::Errno::EINVAL.into())
-        }
+        MdtRequest::EnqueuePart { fid, comb } => part::run(mdt, op, (*fid, *comb)),
         MdtRequest::Cancel { fid, id, report, more } => {
             enqueue::cancel(mdt, op, (*fid, *id), report.as_ref(), more)
         }
@@ -137,6 +136,7 @@ pub(crate) fn run(mdt: &mut Mdt, op: &mut Op<'_>, request: &MdtRequest) -> Resul
         }
         MdtRequest::Reclaim { .. } => reclaim::run(mdt, op, request),
         MdtRequest::ReclaimGroups { groups } => group::reclaim(mdt, op, groups),
+        MdtRequest::ReclaimParts { parts } => part::reclaim(mdt, op, parts),
         MdtRequest::Replay { changes, last } => replay::run(mdt, op, (changes, *last)),
         MdtRequest::Tmpfile { .. } => tmpfile::run(mdt, op, request),
         MdtRequest::RenameWhiteout {

@@ -1,6 +1,6 @@
 //! `Enqueue` and `Cancel`: a lock for its own sake, and locks given back.
 
-use sateen_ldlm::Need;
+use sateen_ldlm::{Break, Need};
 use sateen_target::Fault;
 use sateen_types::{Errno, Fid};
 use sateen_wire::{GivenBack, Grants, Ibits, LockId, LockMode, MdtReply, SizeReport};
@@ -13,7 +13,7 @@ use crate::op::{Op, Outcome};
 use crate::view::View;
 
 pub(super) fn run(mdt: &mut Mdt, op: &mut Op<'_>, need: Need) -> Result<Outcome, Fault> {
-    if need.bits.is_empty() || need.mode == LockMode::Group {
+    if need.bits.is_empty() || matches!(need.mode, LockMode::Group | LockMode::Part) {
         return Err(Errno::EINVAL.into());
     }
     if need.bits.intersects(Ibits::DATA) {
@@ -28,6 +28,9 @@ pub(super) fn run(mdt: &mut Mdt, op: &mut Op<'_>, need: Need) -> Result<Outcome,
         return op.leave_to_group();
     }
     let now = op.now.mono_ns;
+    if op.ticket.is_none() && mdt.locks.breaks_parts(op.client, &need) {
+        mdt.contention.breaks_parts(now, need.fid, (op.client, Break::ByWhole));
+    }
     let need = need.in_mode(mode_for(mdt, op, &need));
     let Some(grant) = mdt.locks.enqueue(now, op.client, &mut op.ticket, &need) else {
         // Without a ticket there is nothing to wait for: the table is full.

@@ -5,10 +5,9 @@ use sateen_target::Fault;
 use sateen_types::{Errno, Fid};
 use sateen_wire::{Grants, HeldGroup, Ibits, LockMode, MdtReply};
 
-use super::{is_regular, shown};
+use super::{is_regular, reclaim, shown};
 use crate::mdt::Mdt;
 use crate::op::{Op, Outcome};
-use crate::recovery::Place;
 use crate::view::View;
 
 pub(super) fn run(
@@ -47,24 +46,8 @@ pub(super) fn reclaim(
     op: &mut Op<'_>,
     groups: &[HeldGroup],
 ) -> Result<Outcome, Fault> {
-    match mdt.recovery.place(op.client) {
-        Place::Stranger => return Err(Errno::ESTALE.into()),
-        // It has heard of the end of the window on a connection that is gone.
-        Place::Back => return Ok(Outcome::done(0)),
-        Place::Expected => {}
-    }
-    let mut taken = !mdt.recovery.had_nothing(op.client);
-    for HeldGroup { fid, id, gid } in groups.iter().copied() {
-        View::new(&mdt.core, op.fetched, mdt.config.index).check(fid)?;
-        if mdt.recovery.has_cancelled(op.client, id) {
-            continue;
-        }
-        taken &= mdt.locks.reclaim_group(op.client, (fid, gid), id);
-    }
-    if taken {
-        return Ok(Outcome::done(0));
-    }
-    tracing::warn!(client = format_args!("{:x}", op.client.0), "a wrong claim to a group lock");
-    mdt.recovery.refuse(op.client);
-    Err(Errno::ESTALE.into())
+    let claims = groups.iter().map(|group| (group.fid, group.id, group.gid));
+    reclaim::take_each(mdt, op, claims, |mdt, client, (fid, id, gid)| {
+        mdt.locks.reclaim_group(client, (fid, gid), id)
+    })
 }

@@ -11,10 +11,12 @@
 use sateen_ldlm::{FileLockAnswer, Need};
 use sateen_osd::Prefetched;
 use sateen_target::Fault;
-use sateen_types::{Attr, Errno, Seq};
+use sateen_types::{Attr, ClientId, Errno, Fid, Seq};
 use sateen_wire::codec::Wire;
 use sateen_wire::disk::mdt::SeqGrant;
-use sateen_wire::{FileLockMode, HeldFileLock, HeldLock, HeldOpen, Ibits, LockMode, MdtRequest};
+use sateen_wire::{
+    FileLockMode, HeldFileLock, HeldLock, HeldOpen, Ibits, LockId, LockMode, MdtRequest,
+};
 
 use super::file_lock;
 use super::open::{begin_anew, has_begun};
@@ -72,6 +74,36 @@ pub(super) fn run(mdt: &mut Mdt, op: &mut Op<'_>, request: &MdtRequest) -> Resul
     }
 }
 
+/// Takes back locks of a kind that is told of in a message of its own: all of them, or the client has made
+/// a wrong claim.
+pub(super) fn take_each<T>(
+    mdt: &mut Mdt,
+    op: &mut Op<'_>,
+    claims: impl Iterator<Item = (Fid, LockId, T)>,
+    take: impl Fn(&mut Mdt, ClientId, (Fid, LockId, T)) -> bool,
+) -> Result<Outcome, Fault> {
+    match mdt.recovery.place(op.client) {
+        Place::Stranger => return Err(Errno::ESTALE.into()),
+        // It has heard of the end of the window on a connection that is gone.
+        Place::Back => return Ok(Outcome::done(0)),
+        Place::Expected => {}
+    }
+    let mut taken = !mdt.recovery.had_nothing(op.client);
+    for (fid, id, what) in claims {
+        View::new(&mdt.core, op.fetched, mdt.config.index).check(fid)?;
+        if mdt.recovery.has_cancelled(op.client, id) {
+            continue;
+        }
+        taken &= take(mdt, op.client, (fid, id, what));
+    }
+    if taken {
+        return Ok(Outcome::done(0));
+    }
+    tracing::warn!(client = format_args!("{:x}", op.client.0), "a wrong claim to a lock");
+    mdt.recovery.refuse(op.client);
+    Err(Errno::ESTALE.into())
+}
+
 /// The file of an open.
 struct File {
     attr: Attr,
@@ -116,9 +148,9 @@ fn take_back(
         mdt.regrant(op.client, *seq)?;
     }
     for HeldLock { fid, id, mode, bits } in locks.iter().copied() {
-        // Of a group lock it is to be told for which group.
-        if mode == LockMode::Group || !mdt.locks.reclaim(op.client, &Need::of(fid, mode, bits), id)
-        {
+        // Of a group lock it is to be told for which group, and of a part with which records.
+        let is_apart = matches!(mode, LockMode::Group | LockMode::Part);
+        if is_apart || !mdt.locks.reclaim(op.client, &Need::of(fid, mode, bits), id) {
             return Err(Errno::ESTALE.into());
         }
         if mode.is_shared() && bits.intersects(Ibits::DATA) {

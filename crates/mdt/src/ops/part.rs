@@ -1,0 +1,96 @@
+//! `EnqueuePart`: the records of a comb, to write them, for who writes a file in turns with others; and
+//! what of that a client had of the run before.
+//!
+//! A part is granted of a file that is contended, or of which somebody has one already. Who has the file
+//! to himself is better served by all of it, and where parts are broken all the time by `Cw`.
+
+use sateen_ldlm::{Break, Need, PARTS_PER_FILE_MAX};
+use sateen_target::Fault;
+use sateen_types::{Comb, Errno, Fid};
+use sateen_wire::{COMBS, Grants, HeldPart, Ibits, LockMode, MdtReply};
+
+use super::{is_regular, reclaim, shown};
+use crate::mdt::Mdt;
+use crate::op::{Op, Outcome};
+use crate::view::View;
+
+pub(super) fn run(
+    mdt: &mut Mdt,
+    op: &mut Op<'_>,
+    (fid, comb): (Fid, Comb),
+) -> Result<Outcome, Fault> {
+    if mdt.core.exports.features(op.client).is_none_or(|all| all & COMBS == 0) {
+        return Err(Errno::EINVAL.into());
+    }
+    op.need_fences()?;
+    let view = View::new(&mdt.core, op.fetched, mdt.config.index);
+    let attr = view.file(fid)?.attr;
+    if !is_regular(&attr) {
+        return Err(Errno::EINVAL.into());
+    }
+    let part = Need::part(fid, comb);
+    if mdt.locks.is_stuck(&part) {
+        return Err(Errno::EIO.into());
+    }
+    if op.asks_again && mdt.locks.is_grouped(&part) {
+        return op.leave_to_group();
+    }
+    let need = part_or_more(mdt, op, &part);
+    let Some(grant) = mdt.locks.enqueue(op.now.mono_ns, op.client, &mut op.ticket, &need) else {
+        return Err(if op.ticket.is_some() { Fault::Blocked } else { Errno::EAGAIN.into() });
+    };
+    let mut grants = Grants::NONE;
+    let _fits = grants.push(grant);
+    let attr = shown(&mdt.opens, &mdt.locks, op.client, attr);
+    let reply = match grant.mode {
+        LockMode::Part => {
+            mdt.contention.part_granted();
+            MdtReply::Parted { attr, comb }
+        }
+        mode => {
+            if mode == LockMode::Cw {
+                mdt.contention.granted(false);
+            }
+            MdtReply::Inode { attr }
+        }
+    };
+    Ok(Outcome::ok(reply, 0, grants))
+}
+
+/// What to wait for.
+fn part_or_more(mdt: &mut Mdt, op: &Op<'_>, part: &Need) -> Need {
+    let (now, fid) = (op.now.mono_ns, part.fid);
+    if op.ticket.is_none() {
+        // Parts that do not meet are no meeting.
+        let is_in_way = mdt.locks.in_conflict(op.client, part);
+        if is_in_way && mdt.locks.has_other_writer(op.client, fid) {
+            mdt.contention.met(now, fid);
+        }
+        if mdt.locks.breaks_parts(op.client, part) {
+            mdt.contention.breaks_parts(now, fid, (op.client, Break::ByPart));
+        }
+    }
+    let is_contended = mdt.contention.is_contended(now, fid);
+    let there_are = mdt.locks.parts_of(fid);
+    let granted = mdt.config.parts
+        && (is_contended || there_are > 0)
+        && there_are < PARTS_PER_FILE_MAX
+        && !mdt.contention.parts_are_off(now, fid);
+    match (granted, is_contended) {
+        (true, _) => *part,
+        (false, true) => Need::of(fid, LockMode::Cw, Ibits::DATA),
+        (false, false) => Need::of(fid, LockMode::Pw, Ibits::DATA),
+    }
+}
+
+/// Parts of the run before; see [`super::reclaim`] for the other locks.
+pub(super) fn reclaim(
+    mdt: &mut Mdt,
+    op: &mut Op<'_>,
+    parts: &[HeldPart],
+) -> Result<Outcome, Fault> {
+    let claims = parts.iter().map(|part| (part.fid, part.id, part.comb));
+    reclaim::take_each(mdt, op, claims, |mdt, client, (fid, id, comb)| {
+        mdt.locks.reclaim_part(client, (fid, comb), id)
+    })
+}
