@@ -1,7 +1,8 @@
 //! Write-behind: what programs have written, and were answered for, that OSTs do not have yet.
 //!
-//! A write of a file that this client holds for writing is kept if the OSTs have promised room for
-//! it: copied, counted in the size, and answered. Life of what is kept, per inode:
+//! A write of a file that this client holds for writing, or of a record in a part that it has
+//! ([`crate::comb`]), is kept if the OSTs have promised room for it: copied, counted in what is told of the
+//! size, and answered. Life of what is kept, per inode:
 //! 1. It is put among the inode's [`Extents`], with the grants that it took.
 //! 2. A task writes it out in rounds: full runs as soon as there are any, and everything when
 //!    somebody wants that, or it is a second old. What a round has taken is on its way.
@@ -514,6 +515,8 @@ pub(crate) struct Write<'a> {
     /// The era of the lock that it goes by.
     pub(crate) era: u64,
     pub(crate) mtime: Timespec,
+    /// It goes by a part: others write elsewhere, so that the size is not known.
+    pub(crate) in_part: bool,
 }
 
 impl Client {
@@ -674,7 +677,8 @@ impl Client {
         let state = &mut *guard;
         // One whose lock is lost would keep what nobody may write any more. After an error the OST is to
         // say at once what it says, until a program has heard.
-        let may = len < WRITE_BYTES_MAX && state.looking == 0 && state.size_known;
+        let known = state.size_known || write.in_part;
+        let may = len < WRITE_BYTES_MAX && state.looking == 0 && known;
         let may = may && !state.late.is_unheard();
         let may = may && is_there(state);
         let fits = state.dirty.as_ref().is_none_or(|dirty| {
@@ -721,7 +725,11 @@ impl Client {
                 taken.into_iter().for_each(|(ost, epoch, len)| dirty.granted.add(ost, epoch, len));
                 let is_full = dirty.extents.put(offset, write.data);
                 let all = dirty.extents.count() > EXTENTS_MAX;
-                state.wrote(offset + len, len, write.mtime);
+                if write.in_part {
+                    state.wrote_shared(offset + len, len, write.mtime);
+                } else {
+                    state.wrote(offset + len, len, write.mtime);
+                }
                 Keep::Kept(if all || is_full { state.write_out(all) } else { None })
             }
             Err(keep) => keep,

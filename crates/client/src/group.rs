@@ -434,11 +434,11 @@ mod tests {
 
     #[test]
     fn others_go_by_a_groups_lock_whatever_they_do() {
-        use crate::locks::Access::{Look, Read, Share, Write};
+        use crate::locks::Access::{Look, Put, Read, Share, Write};
         let state = grouped(1);
         let held = &state.locks[0];
-        for access in [Look, Read, Share, Write] {
-            assert!(held.allows(access), "{access:?}");
+        for access in [Look, Put, Read, Share, Write] {
+            assert!(held.allows(access, None), "{access:?}");
         }
         assert!(held.may_have_pages() && held.is_shared() && held.shares_writes());
     }

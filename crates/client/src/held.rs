@@ -7,9 +7,10 @@
 use core::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
+use sateen_types::Comb;
 use sateen_wire::{Ibits, LockId, LockMode};
 
-use crate::locks::Access;
+use crate::locks::{Access, Range};
 use crate::lru::Namespace;
 
 /// Ranges of a file that reads and writes were served of: offset and length.
@@ -52,6 +53,8 @@ pub(crate) struct Busy {
     /// Stamps of the requests that it came for, and which have yet to learn of it; each
     /// counts among the users.
     pub(crate) pins: Vec<u64>,
+    /// Of a part, the records that it is for; it stays as long as the lock.
+    comb: Option<Comb>,
 }
 
 /// When a lock was granted: the stamp of the request that it came for, and how much later it was there.
@@ -108,6 +111,13 @@ impl Held {
         Held { id, granted, busy: None, bits, users: 0, mode, readable, pages, cancelling }
     }
 
+    /// The same of a part of the data.
+    pub(crate) fn part(id: LockId, comb: Comb, granted: Granted) -> Held {
+        let mut held = Held::new(id, (LockMode::Part, Ibits::DATA), granted);
+        held.busy().comb = Some(comb);
+        held
+    }
+
     /// What is needed while it is not idle.
     pub(crate) fn busy(&mut self) -> &mut Busy {
         self.busy.get_or_insert_default()
@@ -143,7 +153,8 @@ impl Held {
         busy.pins.retain(|pin| *pin != stamp);
         // What was served counts for an invalidation that has begun, and it sets that anew.
         if busy.pins.is_empty() && !self.cancelling {
-            self.busy = None;
+            let comb = busy.comb;
+            self.busy = comb.map(|comb| Box::new(Busy { comb: Some(comb), ..Busy::default() }));
         }
     }
 
@@ -157,14 +168,41 @@ impl Held {
         self.bits.contains(Ibits::DATA) && self.mode.covers(LockMode::Pw)
     }
 
-    /// Whether others may write beside this client: nothing is cached under it.
+    /// Whether what is written under it may be kept: nobody else reads or writes there.
+    pub(crate) fn keeps(&self) -> bool {
+        self.owns_data() || self.is_part()
+    }
+
+    /// Whether others may write beside this client: nothing is cached under it but what is written to
+    /// a part.
     pub(crate) fn is_shared(&self) -> bool {
         self.mode.is_shared()
     }
 
     /// Whether it is such a one, and this client may write as well.
     pub(crate) fn shares_writes(&self) -> bool {
-        matches!(self.mode, LockMode::Cw | LockMode::Group)
+        matches!(self.mode, LockMode::Cw | LockMode::Group | LockMode::Part)
+    }
+
+    /// Whether it is for some records alone.
+    pub(crate) fn is_part(&self) -> bool {
+        self.mode == LockMode::Part
+    }
+
+    /// Whether it is a lock on all of the data that others have beside this client, but for a group's.
+    pub(crate) fn is_common(&self) -> bool {
+        self.bits.contains(Ibits::DATA) && matches!(self.mode, LockMode::Cr | LockMode::Cw)
+    }
+
+    /// Those records.
+    pub(crate) fn comb(&self) -> Option<Comb> {
+        self.if_busy().and_then(|busy| busy.comb)
+    }
+
+    /// Whether all of a range is in one of them.
+    fn has(&self, range: Range) -> bool {
+        let (Some(comb), Some((offset, len))) = (self.comb(), range) else { return false };
+        self.is_part() && comb.has(offset, len)
     }
 
     /// Whether it is a group's: see [`crate::group`].
@@ -172,14 +210,15 @@ impl Held {
         self.mode == LockMode::Group
     }
 
-    /// Whether data may be read or written under it. Under a group's anybody may, whether or not he
-    /// belongs to it: see [`crate::group`].
-    pub(crate) fn allows(&self, access: Access) -> bool {
+    /// Whether data may be read or written under it, in this range. Under a group's anybody may, whether or
+    /// not he belongs to it: see [`crate::group`]. Nothing is read under a part.
+    pub(crate) fn allows(&self, access: Access, range: Range) -> bool {
         self.is_group()
             || self.mode.covers(LockMode::Pw)
             || matches!(access, Access::Read | Access::Look) && self.readable
             || access == Access::Share && self.mode == LockMode::Cw
             || access == Access::Look && matches!(self.mode, LockMode::Cr | LockMode::Cw)
+            || matches!(access, Access::Share | Access::Put) && self.has(range)
     }
 }
 
@@ -189,6 +228,8 @@ pub(crate) struct Leaving {
     pub(crate) id: LockId,
     /// What it was; `None` for one that was called back and never known here.
     pub(crate) was: Option<(LockMode, Ibits)>,
+    /// The records of a part.
+    pub(crate) comb: Option<Comb>,
     /// The MDT has answered the cancel, and whoever sent it has yet to look.
     pub(crate) answered: bool,
     /// The cancel brings a report.
@@ -197,8 +238,9 @@ pub(crate) struct Leaving {
 
 impl Leaving {
     pub(crate) fn new(id: LockId, was: Option<&Held>) -> Leaving {
+        let comb = was.and_then(Held::comb);
         let was = was.map(|held| (held.mode, held.bits));
-        Leaving { id, was, answered: false, tells: false }
+        Leaving { id, was, comb, answered: false, tells: false }
     }
 }
 
@@ -376,5 +418,27 @@ mod tests {
         held.cancelling = false;
         held.unpin(8);
         assert!(held.if_busy().is_none());
+    }
+
+    #[test]
+    fn a_part_has_its_records_as_long_as_it_is_there_and_allows_writing_them_alone() {
+        let comb = Comb::new(100, 10, 50).expect("a comb");
+        let mut held = Held::part(LockId(1), comb, Granted::new(0, 0));
+        held.busy().pins.push(7);
+        held.unpin(7);
+        assert_eq!(held.comb(), Some(comb));
+        assert!(held.keeps() && held.is_shared() && held.shares_writes());
+        assert!(!held.owns_data() && !held.may_have_pages());
+        for access in [Access::Share, Access::Put] {
+            assert!(held.allows(access, Some((150, 10))), "{access:?}");
+            for range in [None, Some((150, 11)), Some((160, 1)), Some((50, 10)), Some((150, 0))] {
+                assert!(!held.allows(access, range), "{access:?} {range:?}");
+            }
+        }
+        for access in [Access::Read, Access::Look, Access::Write] {
+            assert!(!held.allows(access, Some((150, 10))) && !held.allows(access, None));
+        }
+        let unknown = Held::new(LockId(2), (LockMode::Part, Ibits::DATA), Granted::new(0, 0));
+        assert!(!unknown.allows(Access::Share, Some((150, 10))), "its records are not known");
     }
 }

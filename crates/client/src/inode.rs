@@ -249,6 +249,7 @@ impl InodeState {
     pub(crate) fn mode_for(&self, access: Access) -> LockMode {
         match access {
             Access::Share => LockMode::Cw,
+            Access::Put => LockMode::Pw,
             // Who looks at what he writes would have to share it for writing next.
             Access::Look if self.write_opens > 0 => LockMode::Cw,
             Access::Look => LockMode::Cr,
@@ -277,8 +278,8 @@ impl InodeState {
         self.locks.iter().any(Held::owns_data)
     }
 
-    /// Whether it holds a shared lock for writing, or a group's, perhaps not for long any more. Then it has
-    /// no other on the data, but for shared ones for reading.
+    /// Whether it holds a shared lock for writing, a group's, or parts, perhaps not for long any more. Then
+    /// it has no other on the data, but for shared ones for reading.
     pub(crate) fn is_sharing(&self) -> bool {
         self.locks.iter().any(Held::shares_writes)
     }
@@ -416,6 +417,10 @@ impl InodeState {
 
     /// A lock is gone, and with it what stood under it alone.
     pub(crate) fn lost_locks(&mut self) {
+        assert!(
+            self.dirty.is_none() || self.locks.iter().any(Held::keeps),
+            "nothing outlives the lock under which it is kept"
+        );
         self.meta_known &= self.holds(Ibits::META);
         self.size_known &= self.holds(Ibits::DATA);
         self.no_xattrs &= self.holds(Ibits::XATTR);

@@ -21,6 +21,7 @@
 //! | `known_names` | what cannot be in a directory that this client has made or read |
 //! | `fids` | FIDs out of granted sequences |
 //! | `given` | files that the kernel reads and writes itself |
+//! | `comb` | parts of a file: what is written in turns with others |
 //! | `group`, `outsiders` | group locks: the data of a file for those who work together, and who waits |
 //! | `glimpse` | others look at what is written from here |
 //! | `file_locks` | locks of programs: flock(2) and fcntl(2) |
@@ -38,6 +39,7 @@
 mod atime;
 mod by_stripe;
 mod client;
+mod comb;
 mod dirty;
 mod ended;
 mod fids;

@@ -9,6 +9,9 @@
 //! of them, until those that came before have ended. `crates/fuse/tests/coherence/locks.rs` tries
 //! just these rules on a kernel (decision 0001): who changes them here changes them there.
 //!
+//! A part ([`crate::comb`]) has no pages, and goes like another shared lock, but for what is kept under it:
+//! before any part goes all that is kept of the inode is written out, so that nothing outlives its lock.
+//!
 //! A grant can meet a cancel on its way. Every request carries the client's stamp, every
 //! cancel sets the inode's; a grant whose request is older than the inode's last cancel is
 //! not believed, and a callback for a lock that is not known is answered at once.
@@ -18,7 +21,7 @@ use std::future::poll_fn;
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
-use sateen_types::{Errno, Fid, FileKind, Result, seq};
+use sateen_types::{Comb, Errno, Fid, FileKind, Result, seq};
 use sateen_wire::{
     GIVEN_BACK_MAX, GivenBack, Grant, Grants, Ibits, LockId, LockMode, MdtReply, MdtRequest,
     SizeReport,
@@ -42,6 +45,9 @@ const DRAIN_NS: u64 = 2_000_000_000;
 /// Between two looks whether the kernel has heard of an inode: 100 µs.
 const INTRODUCE_NS: u64 = 100_000;
 
+/// Parts of one file that a client has at most; beyond that it asks for the whole.
+const PARTS_MAX: usize = 256;
+
 /// A lock that is given back, with what the MDT is to be told of the size.
 pub(crate) type Given = (Arc<Inode>, LockId, Option<SizeReport>);
 
@@ -50,7 +56,25 @@ pub(crate) type Given = (Arc<Inode>, LockId, Option<SizeReport>);
 pub(crate) struct DataUse {
     inode: Arc<Inode>,
     id: LockId,
-    group: bool,
+    kind: Kind,
+}
+
+/// What a lock in use is, which it stays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Whole,
+    Group,
+    Part,
+}
+
+impl Kind {
+    fn of(held: &Held) -> Kind {
+        match held.mode {
+            LockMode::Group => Kind::Group,
+            LockMode::Part => Kind::Part,
+            _ => Kind::Whole,
+        }
+    }
 }
 
 impl DataUse {
@@ -67,7 +91,12 @@ impl DataUse {
 
     /// Whether it is a group's.
     pub(crate) fn is_group(&self) -> bool {
-        self.group
+        self.kind == Kind::Group
+    }
+
+    /// Whether it is for some records alone.
+    pub(crate) fn is_part(&self) -> bool {
+        self.kind == Kind::Part
     }
 
     /// Which one.
@@ -77,26 +106,46 @@ impl DataUse {
 
     /// Of a lock that was just counted as used once more.
     pub(crate) fn new(inode: &Arc<Inode>, id: LockId) -> DataUse {
-        DataUse { inode: inode.clone(), id, group: false }
+        DataUse { inode: inode.clone(), id, kind: Kind::Whole }
     }
 
     /// The same of a group's.
     pub(crate) fn of_group(inode: &Arc<Inode>, id: LockId) -> DataUse {
-        DataUse { inode: inode.clone(), id, group: true }
+        DataUse { inode: inode.clone(), id, kind: Kind::Group }
     }
 
     /// The same of one that was found.
-    fn found(inode: &Arc<Inode>, FoundLock { id, group }: FoundLock) -> DataUse {
-        DataUse { inode: inode.clone(), id, group }
+    fn found(inode: &Arc<Inode>, FoundLock { id, kind }: FoundLock) -> DataUse {
+        DataUse { inode: inode.clone(), id, kind }
     }
 }
 
 impl InodeState {
     /// Whether there is a lock for this that stays.
-    pub(crate) fn allows(&self, access: Access) -> bool {
-        self.locks
-            .iter()
-            .any(|held| !held.cancelling && held.bits.contains(Ibits::DATA) && held.allows(access))
+    pub(crate) fn allows(&self, wanted: &Wanted) -> bool {
+        self.locks.iter().any(|held| !held.cancelling && wanted.fits(held))
+    }
+
+    /// How it goes on with a lock that is to be asked for; `None` for waiting.
+    fn asks(&self, wanted: &Wanted) -> Option<Ask> {
+        if self.allows(wanted) {
+            return Some(Ask::Nothing);
+        }
+        // Who is about to join a group has given back all there was, and would have to do so again.
+        if !self.cancels.is_empty() || self.group.is_coming() {
+            return None;
+        }
+        let parts = || self.locks.iter().filter(|held| held.is_part()).count();
+        let Some(comb) = wanted.comb.filter(|_| parts() < PARTS_MAX) else {
+            return Some(Ask::Whole(self.mode_for(wanted.access)));
+        };
+        // The MDT would call that back, and the part come too early to be believed. The other way round
+        // it is to see that parts are not what is wanted.
+        match self.locks.iter().find(|held| held.is_common()) {
+            Some(held) if held.cancelling => None,
+            Some(held) => Some(Ask::Back(held.id)),
+            None => Some(Ask::Part(comb)),
+        }
     }
 
     /// Puts the lock for writing data to use, if there is one: `Some(None)` if there is none,
@@ -151,8 +200,8 @@ impl InodeState {
             }
         }
         // What was written under it is to be written out first.
-        let owns_data = at.and_then(|at| self.locks.get(at)).is_some_and(Held::owns_data);
-        if owns_data && self.dirty.is_some() {
+        let keeps = at.and_then(|at| self.locks.get(at)).is_some_and(Held::keeps);
+        if keeps && self.dirty.is_some() {
             return None;
         }
         let held = self.locks.remove(id);
@@ -204,6 +253,8 @@ pub(crate) enum Access {
     Write,
     /// To write in one piece at one OST: others may do so at the same time, if the file is contended.
     Share,
+    /// To write in pieces at several OSTs, which a part of the file is as good for as all of it.
+    Put,
     /// To read in one piece at one OST, for a reader who keeps nothing of it: others may write at the
     /// same time, if the file is contended.
     Look,
@@ -212,12 +263,47 @@ pub(crate) enum Access {
 /// Bytes that are read or written: offset and length, or all of the file.
 pub(crate) type Range = Option<(u64, u64)>;
 
+/// What a data lock is wanted for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wanted {
+    pub(crate) access: Access,
+    pub(crate) range: Range,
+    /// If none is there, one for all these records would be best.
+    pub(crate) comb: Option<Comb>,
+    /// Nor does a lock do that others share as it is, before that was asked for.
+    pub(crate) apart: bool,
+}
+
+impl Wanted {
+    /// For the whole file, if there is none.
+    pub(crate) fn of(access: Access, range: Range) -> Wanted {
+        Wanted { access, range, comb: None, apart: false }
+    }
+
+    /// Whether a lock does.
+    fn fits(&self, held: &Held) -> bool {
+        held.bits.contains(Ibits::DATA)
+            && held.allows(self.access, self.range)
+            && !(self.apart && held.is_common())
+    }
+}
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ask {
+    /// There is a lock by now.
+    Nothing,
+    Whole(LockMode),
+    Part(Comb),
+    /// First this one is to be given back.
+    Back(LockId),
+}
+
 /// A lock that is put to use.
 #[derive(Debug, Clone, Copy)]
 struct FoundLock {
     id: LockId,
-    /// It is a group's.
-    group: bool,
+    kind: Kind,
 }
 
 impl FoundLock {
@@ -225,7 +311,7 @@ impl FoundLock {
     fn of(held: &mut Held) -> FoundLock {
         held.users += 1;
         held.pages = true;
-        FoundLock { id: held.id, group: held.is_group() }
+        FoundLock { id: held.id, kind: Kind::of(held) }
     }
 }
 
@@ -249,8 +335,8 @@ impl Tired {
     const OF_ALL: Tired = Tired { drains: true, waits: true };
 }
 
-fn find_data(state: &mut InodeState, access: Access, range: Range, tired: Tired) -> Found {
-    let fits = |held: &&mut Held| held.bits.contains(Ibits::DATA) && held.allows(access);
+fn find_data(state: &mut InodeState, wanted: &Wanted, tired: Tired) -> Found {
+    let fits = |held: &&mut Held| wanted.fits(held);
     // One that is given back is the last choice.
     // So is one that others have, too, under which less is known.
     let last = |held: &&mut Held| (held.cancelling, held.is_shared());
@@ -262,7 +348,7 @@ fn find_data(state: &mut InodeState, access: Access, range: Range, tired: Tired)
         Some(held) if held.is_draining() && !tired.drains => Found::Drains,
         Some(held) if held.rounds() > 1 && !held.is_draining() && !tired.waits => Found::Wait,
         Some(held) => {
-            held.busy().served.add(range);
+            held.busy().served.add(wanted.range);
             Found::Use(FoundLock::of(held))
         }
         None => Found::None,
@@ -301,8 +387,12 @@ impl Drop for Asking {
 
 impl Client {
     /// Takes over a lock that a reply brought. With `pin` a data lock is in use from now on,
-    /// so that a callback right behind it cannot take it away unused.
-    pub(crate) fn install(&self, grant: &Grant, stamp: u64, pin: bool) {
+    /// so that a callback right behind it cannot take it away unused. A part comes with its records, or
+    /// it is not believed.
+    pub(crate) fn install(&self, grant: &Grant, comb: Option<Comb>, (stamp, pin): (u64, bool)) {
+        if (grant.mode == LockMode::Part) != comb.is_some() {
+            return;
+        }
         let inode = {
             let mut inodes = lock(&self.inodes);
             match inodes.all.get(&grant.fid) {
@@ -319,6 +409,9 @@ impl Client {
             }
             let pin = pin && grant.bits.contains(Ibits::DATA);
             if let Some(held) = state.locks.iter_mut().find(|held| held.id == grant.id) {
+                if held.comb() != comb {
+                    return;
+                }
                 if !held.bits.contains(grant.bits) {
                     held.granted = Granted::new(stamp, now);
                 }
@@ -333,7 +426,10 @@ impl Client {
                 return;
             }
             let granted = Granted::new(stamp, now);
-            let mut held = Held::new(grant.id, (grant.mode, grant.bits), granted);
+            let mut held = match comb {
+                Some(comb) => Held::part(grant.id, comb, granted),
+                None => Held::new(grant.id, (grant.mode, grant.bits), granted),
+            };
             held.readable = state.write_opens == 0 && !held.is_shared();
             if pin {
                 held.users = 1;
@@ -355,7 +451,7 @@ impl Client {
         access: Access,
         range: Range,
     ) -> Result<DataUse> {
-        self.use_data_after(inode, access, range, &mut Pauses::default()).await
+        self.use_data_after(inode, Wanted::of(access, range), &mut Pauses::default()).await
     }
 
     /// The same, with these pauses while a group has the file.
@@ -365,17 +461,16 @@ impl Client {
     pub(crate) async fn use_data_after(
         self: &Arc<Client>,
         inode: &Arc<Inode>,
-        access: Access,
-        range: Range,
+        mut wanted: Wanted,
         pauses: &mut Pauses,
     ) -> Result<DataUse> {
         loop {
-            if let Some(found) = self.find_data(inode, access, range).await {
+            if let Some(found) = self.find_data(inode, &wanted).await {
                 self.count(Verb::LockHit);
                 return Ok(DataUse::found(inode, found));
             }
             let asked = Arc::new(Mutex::new(Asked::Waiting));
-            let asking = self.ask_data(inode, access, asked.clone());
+            let asking = self.ask_data(inode, wanted, asked.clone());
             let got = until(
                 &inode.state,
                 |state| &mut state.waiters,
@@ -387,7 +482,7 @@ impl Client {
                         };
                         return Some(answer);
                     }
-                    let Found::Use(found) = find_data(state, access, range, Tired::OF_ALL) else {
+                    let Found::Use(found) = find_data(state, &wanted, Tired::OF_ALL) else {
                         if !patience::is_over() {
                             return None;
                         }
@@ -403,19 +498,22 @@ impl Client {
             match got? {
                 Got::Lock(used) => return Ok(used),
                 Got::Nothing => {}
-                Got::Grouped => self.pause_for_data(inode, access, pauses).await?,
+                Got::Grouped => self.pause_for_data(inode, &wanted, pauses).await?,
             }
+            // Once is enough.
+            wanted.apart = false;
+            wanted.comb = wanted.comb.filter(|_| self.may_ask_for_parts(inode));
         }
     }
 
     /// Puts a lock to use that is there, if there is one.
-    async fn find_data(&self, inode: &Inode, access: Access, range: Range) -> Option<FoundLock> {
+    async fn find_data(&self, inode: &Inode, wanted: &Wanted) -> Option<FoundLock> {
         let (mut drains, mut waits) = (None, None);
         let mut tired = Tired::default();
         poll_fn(|context| {
             let mut state = lock(&inode.state);
             loop {
-                let (patience, tired_of) = match find_data(&mut state, access, range, tired) {
+                let (patience, tired_of) = match find_data(&mut state, wanted, tired) {
                     Found::Use(found) => return Poll::Ready(Some(found)),
                     Found::None => return Poll::Ready(None),
                     Found::Drains => {
@@ -446,13 +544,13 @@ impl Client {
     fn ask_data(
         self: &Arc<Client>,
         inode: &Arc<Inode>,
-        access: Access,
+        wanted: Wanted,
         asked: Arc<Mutex<Asked>>,
     ) -> Asking {
         let (client, inode) = (self.clone(), inode.clone());
         let patience = Arc::<Patience>::default();
         self.port.spawn(Box::pin(patience.clone().run(async move {
-            let answer = client.enqueue_data(&inode, access).await;
+            let answer = client.enqueue_data(&inode, &wanted).await;
             let unwanted = {
                 let mut asked = lock(&asked);
                 match *asked {
@@ -471,33 +569,51 @@ impl Client {
         Asking(patience)
     }
 
-    async fn enqueue_data(self: &Arc<Client>, inode: &Arc<Inode>, access: Access) -> Result<Got> {
-        let mode = until(
-            &inode.state,
-            |state| &mut state.waiters,
-            |state| {
-                if state.allows(access) {
-                    return Some(Ok(None));
-                }
-                // Who is about to join a group has given back all there was, and would have to do so again.
-                if state.cancels.is_empty() && !state.group.is_coming() {
-                    return Some(Ok(Some(state.mode_for(access))));
-                }
-                patience::is_over().then_some(Err(Errno::EINTR))
-            },
-        )
-        .await?;
-        let Some(mode) = mode else { return Ok(Got::Nothing) };
-        let request = MdtRequest::Enqueue { fid: inode.fid, mode, bits: Ibits::DATA };
-        let reply = self.mdt_pinned(inode.fid, request).await?;
-        let attr = match reply.body {
-            MdtReply::Inode { attr } => attr,
+    /// Whether a part of a file may be asked for: its MDT knows what that is, and none was asked for in
+    /// vain of late.
+    pub(crate) fn may_ask_for_parts(&self, inode: &Inode) -> bool {
+        let now_ns = self.port.now().mono_ns;
+        lock(&inode.state).no_parts.is_over(now_ns) && self.has_combs(inode.fid)
+    }
+
+    /// Asks the MDT for a data lock, once. Whoever asks has none of this file in use.
+    async fn enqueue_data(self: &Arc<Client>, inode: &Arc<Inode>, wanted: &Wanted) -> Result<Got> {
+        let fid = inode.fid;
+        let request = loop {
+            let ask = until(
+                &inode.state,
+                |state| &mut state.waiters,
+                |state| match state.asks(wanted) {
+                    Some(ask) => Some(Ok(ask)),
+                    None => patience::is_over().then_some(Err(Errno::EINTR)),
+                },
+            );
+            match ask.await? {
+                Ask::Nothing => return Ok(Got::Nothing),
+                Ask::Back(id) => self.give_back(inode, id).await,
+                Ask::Part(comb) => break MdtRequest::EnqueuePart { fid, comb },
+                Ask::Whole(mode) => break MdtRequest::Enqueue { fid, mode, bits: Ibits::DATA },
+            }
+        };
+        let of_part = matches!(request, MdtRequest::EnqueuePart { .. });
+        let reply = self.mdt_pinned(fid, request).await?;
+        let (attr, parted) = match reply.body {
+            MdtReply::Inode { attr } => (attr, false),
+            MdtReply::Parted { attr, .. } if of_part => (attr, true),
             MdtReply::Grouped => return Ok(Got::Grouped),
             _ => return Err(Errno::EPROTO),
         };
-        let stamp = reply.stamp;
+        if reply.grants.iter().any(|grant| (grant.mode == LockMode::Part) != parted) {
+            return Err(Errno::EPROTO);
+        }
+        let (stamp, now_ns) = (reply.stamp, self.port.now().mono_ns);
         let ours = {
             let mut state = lock(&inode.state);
+            let shared = reply.grants.iter().any(|grant| grant.mode == LockMode::Cw);
+            if of_part && (parted || shared) {
+                // Who got the whole file for himself was not refused.
+                state.no_parts.answered(now_ns, parted);
+            }
             state.learn(attr, stamp);
             if state.layout.as_ref().is_some_and(|own| own.generation < attr.layout_gen) {
                 // Also if the rest is no news: under a shared lock nothing else would ask for it.
@@ -506,14 +622,15 @@ impl Client {
             state.locks.iter_mut().find(|held| held.is_pinned_by(stamp)).map(|held| {
                 held.unpin(stamp);
                 held.pages = true;
-                (held.id, held.allows(access))
+                let found = FoundLock { id: held.id, kind: Kind::of(held) };
+                (found, held.allows(wanted.access, wanted.range))
             })
         };
-        let Some((id, allowed)) = ours else {
+        let Some((found, allowed)) = ours else {
             self.hand_back(inode, &reply.grants).await;
             return Ok(Got::Nothing);
         };
-        let used = DataUse::new(inode, id);
+        let used = DataUse::found(inode, found);
         Ok(if allowed { Got::Lock(used) } else { Got::Nothing })
     }
 
@@ -559,13 +676,14 @@ impl Client {
                 return Some(None);
             }
             held.cancelling = true;
+            let keeps = held.keeps();
             let bits =
                 if held.may_have_pages() { held.bits } else { held.bits.without(Ibits::DATA) };
             let dir = state.attr.as_ref().is_some_and(|a| a.kind() == FileKind::Directory);
             state.drop_ahead_of(id);
-            Some(Some((bits, dir)))
+            Some(Some((bits, dir, keeps)))
         });
-        let (bits, dir) = match begun {
+        let (bits, dir, keeps) = match begun {
             None => return self.cancel_at_mdt(inode, (id, era), None).await,
             // Somebody else is at it.
             Some(None) => return,
@@ -578,7 +696,7 @@ impl Client {
         }
         // From here on nothing is kept under it; what was is written out beside what the kernel
         // does, and may come from there.
-        let looking = bits.intersects(Ibits::DATA).then(|| self.look(inode));
+        let looking = (keeps || bits.intersects(Ibits::DATA)).then(|| self.look(inode));
         let report = loop {
             self.drop_from_kernel(inode, id, bits, dir).await;
             if let Some(looking) = &looking {
@@ -763,7 +881,7 @@ mod tests {
     }
 
     fn find(state: &mut InodeState, range: Range, tired: Tired) -> &'static str {
-        match find_data(state, Access::Read, range, tired) {
+        match find_data(state, &Wanted::of(Access::Read, range), tired) {
             Found::Use(_) => "use",
             Found::Drains => "drains",
             Found::Wait => "wait",

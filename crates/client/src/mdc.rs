@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sateen_types::{Errno, Fid, Result, seq};
-use sateen_wire::{Bulk, GROUPS, Grants, MdtReply, MdtRequest, ReplyBody, Request};
+use sateen_wire::{Bulk, COMBS, GROUPS, Grants, MdtReply, MdtRequest, ReplyBody, Request};
 
 use crate::client::Client;
 use crate::fids::Draw;
@@ -178,6 +178,11 @@ impl Client {
     /// Whether the MDT of `fid` has group locks.
     pub(crate) fn has_groups(&self, fid: Fid) -> bool {
         self.import_of(fid).is_ok_and(|import| import.agrees(GROUPS))
+    }
+
+    /// Whether the MDT of `fid` knows parts.
+    pub(crate) fn has_combs(&self, fid: Fid) -> bool {
+        self.import_of(fid).is_ok_and(|import| import.agrees(COMBS))
     }
 
     /// Waits until a transno of the MDT of `fid` is durable; 0 waits for all there is.

@@ -20,7 +20,7 @@ use sateen_types::{Errno, Result};
 
 use crate::client::Client;
 use crate::inode::Inode;
-use crate::locks::Access;
+use crate::locks::Wanted;
 use crate::patience;
 use crate::port::Task;
 use crate::sync::lock;
@@ -102,14 +102,14 @@ impl Client {
     pub(crate) async fn pause_for_data(
         &self,
         inode: &Inode,
-        access: Access,
+        wanted: &Wanted,
         pauses: &mut Pauses,
     ) -> Result<()> {
         let mut sleep = self.begin_pause(pauses)?;
         poll_fn(|context| {
             {
                 let mut state = lock(&inode.state);
-                if state.allows(access) {
+                if state.allows(wanted) {
                     return Poll::Ready(Ok(()));
                 }
                 state.waiters.add(context.waker());

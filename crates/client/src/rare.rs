@@ -11,6 +11,7 @@ use std::sync::OnceLock;
 use sateen_types::{Errno, Timespec};
 
 use crate::by_stripe::ByStripe;
+use crate::comb::Vain;
 use crate::dirty::{Dirty, LateErrors};
 use crate::given::GivenAway;
 use crate::group::Group;
@@ -43,8 +44,8 @@ pub(crate) struct RareState {
     pub(crate) shared: Option<Box<SharedWrites>>,
     /// The atime that reading from here has set, if the MDT has not heard of it.
     pub(crate) unreported_atime: Option<Timespec>,
-    /// What was written and is not at the OSTs yet: only while the lock for writing is held, and
-    /// the size is to be told.
+    /// What was written and is not at the OSTs yet: only while the lock for writing is held, or a
+    /// part, and the size is to be told.
     pub(crate) dirty: Option<Box<Dirty>>,
     /// Those who want nothing to be kept meanwhile: see [`crate::dirty`].
     pub(crate) looking: u32,
@@ -54,6 +55,8 @@ pub(crate) struct RareState {
     pub(crate) given: Option<Box<GivenAway>>,
     /// Its data is a group's: see [`crate::group`].
     pub(crate) group: Group,
+    /// Whether a part of its data was asked for in vain. It may be forgotten.
+    pub(crate) no_parts: Vain,
     /// What was read before anybody asked: see [`crate::readahead`].
     pub(crate) ahead: Option<Box<Ahead>>,
     /// Syncs of the objects: one at a time, each with a number.

@@ -50,13 +50,14 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 
-use sateen_types::{Endpoint, Errno, Fid, FileKind, seq};
+use sateen_types::{Comb, Endpoint, Errno, Fid, FileKind, seq};
 use sateen_wire::{
-    FileLock, FileLockMode, Grant, Header, HeldFileLock, HeldGroup, HeldLock, HeldOpen, LockId,
-    LockMode, MdtReply, MdtRequest, OpenFlags, OpenId, RECLAIM_MAX, Reply, ReplyBody, Request,
+    FileLock, FileLockMode, Grant, Header, HeldFileLock, HeldGroup, HeldLock, HeldOpen, HeldPart,
+    LockId, LockMode, MdtReply, MdtRequest, OpenFlags, OpenId, RECLAIM_MAX, Reply, ReplyBody, Request,
 };
 
 use crate::client::Client;
+use crate::held::Held;
 use crate::import::UnderWay;
 use crate::inode::{Inode, InodeState};
 use crate::sync::lock;
@@ -126,16 +127,34 @@ fn surely_held(held: &HeldFileLock, asked: &HeldFileLock) -> Vec<HeldFileLock> {
     before.into_iter().chain(within).chain(after).collect()
 }
 
-/// The locks on an inode, with those that are given back and of which nothing was heard.
-fn held_or_leaving(fid: Fid, state: &InodeState) -> impl Iterator<Item = HeldLock> {
-    let held = state.locks.iter().map(move |held| (held.id, Some((held.mode, held.bits))));
-    let leaving = state.cancels.iter().filter(|leaving| !leaving.answered);
-    let all = held.chain(leaving.map(|leaving| (leaving.id, leaving.was)));
-    all.filter_map(move |(id, was)| was.map(|(mode, bits)| HeldLock { fid, id, mode, bits }))
+/// A lock that is held or given back.
+#[derive(Debug, Clone, Copy)]
+struct HeldNow {
+    lock: HeldLock,
+    comb: Option<Comb>,
 }
 
-fn is_group(held: &HeldLock) -> bool {
-    held.mode == LockMode::Group
+impl HeldNow {
+    fn is_group(&self) -> bool {
+        self.lock.mode == LockMode::Group
+    }
+
+    /// As a part is told of.
+    fn part(&self) -> Option<HeldPart> {
+        let HeldLock { fid, id, .. } = self.lock;
+        self.comb.map(|comb| HeldPart { fid, id, comb })
+    }
+}
+
+/// The locks on an inode, with those that are given back and of which nothing was heard.
+fn held_or_leaving(fid: Fid, state: &InodeState) -> impl Iterator<Item = HeldNow> {
+    let held = |held: &Held| (held.id, Some((held.mode, held.bits)), held.comb());
+    let held = state.locks.iter().map(held);
+    let leaving = state.cancels.iter().filter(|leaving| !leaving.answered);
+    let all = held.chain(leaving.map(|leaving| (leaving.id, leaving.was, leaving.comb)));
+    all.filter_map(move |(id, was, comb)| {
+        was.map(|(mode, bits)| HeldNow { lock: HeldLock { fid, id, mode, bits }, comb })
+    })
 }
 
 fn nothing() -> MdtRequest {
@@ -324,18 +343,33 @@ impl Client {
         groups.retain(|held| !cancels.contains(&held.id) && !beside.contains(&held.id));
         let groups = groups.chunks(RECLAIM_MAX);
         let groups = groups.map(|groups| MdtRequest::ReclaimGroups { groups: groups.to_vec() });
-        groups.chain(lists.end()).collect()
+        let mut parts = self.parts_of(mdt);
+        parts.retain(|held| !cancels.contains(&held.id) && !beside.contains(&held.id));
+        let parts = parts.chunks(RECLAIM_MAX);
+        let parts = parts.map(|parts| MdtRequest::ReclaimParts { parts: parts.to_vec() });
+        groups.chain(parts).chain(lists.end()).collect()
     }
 
-    /// Those that are no group's.
+    /// Those that are no group's, and no parts.
     fn locks_of(&self, mdt: u32) -> Vec<HeldLock> {
         let mut locks = Vec::new();
         for inode in self.inodes_of(mdt) {
             let fid = inode.fid;
             let state = lock(&inode.state);
-            locks.extend(held_or_leaving(fid, &state).filter(|held| !is_group(held)));
+            let whole = held_or_leaving(fid, &state)
+                .filter(|held| !held.is_group() && held.comb.is_none());
+            locks.extend(whole.map(|held| held.lock));
         }
         locks
+    }
+
+    fn parts_of(&self, mdt: u32) -> Vec<HeldPart> {
+        let mut parts = Vec::new();
+        for inode in self.inodes_of(mdt) {
+            let state = lock(&inode.state);
+            parts.extend(held_or_leaving(inode.fid, &state).filter_map(|held| held.part()));
+        }
+        parts
     }
 
     fn group_locks_of(&self, mdt: u32) -> Vec<HeldGroup> {
@@ -344,15 +378,19 @@ impl Client {
             let fid = inode.fid;
             let state = lock(&inode.state);
             let gid = state.group.gid();
-            let held = held_or_leaving(fid, &state).filter(is_group);
-            groups.extend(held.map(|held| HeldGroup { fid, id: held.id, gid }));
+            let held = held_or_leaving(fid, &state).filter(HeldNow::is_group);
+            groups.extend(held.map(|held| HeldGroup { fid, id: held.lock.id, gid }));
         }
         groups
     }
 
     /// Takes over the locks that an answer brought, and notes what else it says of what is held.
     pub(crate) fn take_over(&self, request: &Request, reply: &Reply, (stamp, pin): (u64, bool)) {
-        let install = |grant: &Grant| self.install(grant, stamp, pin);
+        let comb = match &reply.body {
+            ReplyBody::Mdt(MdtReply::Parted { comb, .. }) => Some(*comb),
+            _ => None,
+        };
+        let install = |grant: &Grant| self.install(grant, comb, (stamp, pin));
         reply.grants.iter().for_each(install);
         self.note_answer(request, reply);
     }

@@ -11,7 +11,7 @@ use crate::client::Client;
 use crate::dirty::Write;
 use crate::inode::{Inode, InodeState};
 use crate::llite::files::File;
-use crate::locks::{Access, DataUse, Range};
+use crate::locks::{Access, DataUse, Range, Wanted};
 use crate::outsiders::Pauses;
 use crate::patience::{self, to_the_end};
 use crate::stats::Verb;
@@ -337,20 +337,19 @@ impl Client {
         access: Access,
         range: Range,
     ) -> Result<DataUse> {
-        self.data_after(file, access, range, &mut Pauses::default()).await
+        self.data_after(file, Wanted::of(access, range), &mut Pauses::default()).await
     }
 
     /// The same, with these pauses while a group has the file.
     async fn data_after(
         self: &Arc<Client>,
         file: &File,
-        access: Access,
-        range: Range,
+        wanted: Wanted,
         pauses: &mut Pauses,
     ) -> Result<DataUse> {
         match file.group.use_lock(&file.inode)? {
             Some(used) => Ok(used),
-            None => self.use_data_after(&file.inode, access, range, pauses).await,
+            None => self.use_data_after(&file.inode, wanted, pauses).await,
         }
     }
 
@@ -518,10 +517,10 @@ impl Client {
         let file = self.file(handle)?;
         // Where an append will lie is not known before there is a lock.
         let range = (!append).then_some((offset, data.len() as u64));
-        let mut access = self.access_for(&file, range);
+        let mut wanted = self.wanted_for(&file, range, pages);
         // What the kernel writes of its pages would be lost if it were refused.
         let mut pauses = if pages { Pauses::uncounted() } else { Pauses::default() };
-        let mut used = self.data_after(&file, access, range, &mut pauses).await?;
+        let mut used = self.data_after(&file, wanted, &mut pauses).await?;
         let at = (!append).then_some(offset);
         let mut moves = 0;
         let done = loop {
@@ -533,19 +532,19 @@ impl Client {
                 }
                 drop(used);
                 unless_emptying(self, &file.inode, |_| ()).await?;
-                used = self.data_after(&file, access, range, &mut pauses).await?;
+                used = self.data_after(&file, wanted, &mut pauses).await?;
                 continue;
             }
             if used.is_shared() {
-                match self.write_shared(&file, (offset, data.clone()), era).await? {
+                match self.write_shared(&file, &used, (offset, data.clone()), era).await? {
                     Shared::Done(done) => break done,
                     Shared::Later => {}
-                    Shared::Alone => access = Access::Write,
+                    Shared::Alone => wanted = Wanted::of(Access::Write, range),
                 }
                 // Whoever cuts the file may wait for this lock.
                 drop(used);
                 unless_emptying(self, &file.inode, |_| ()).await?;
-                used = self.data_after(&file, access, range, &mut pauses).await?;
+                used = self.data_after(&file, wanted, &mut pauses).await?;
                 continue;
             }
             let written = self.write_once(&file, &used, (at, data.clone()), era).await;
@@ -574,8 +573,27 @@ impl Client {
         Ok(done)
     }
 
+    /// What a write needs of a lock. One that is a record among others at the same distance would best have
+    /// one for all of them. What the kernel writes of its pages says nothing of that.
+    fn wanted_for(&self, file: &File, range: Range, pages: bool) -> Wanted {
+        let access = self.access_for(file, range);
+        let whole = Wanted::of(access, range);
+        let Some((offset, len)) = range.filter(|_| !pages) else { return whole };
+        let strides = {
+            let mut strides = lock(&file.strides);
+            strides.write(offset, len);
+            *strides
+        };
+        let comb = strides.comb(false).filter(|comb| comb.has(offset, len));
+        if access == Access::Write || comb.is_none() || !self.may_ask_for_parts(&file.inode) {
+            return whole;
+        }
+        Wanted { comb, apart: strides.comb(true).is_some(), ..whole }
+    }
+
     /// How a write has to be allowed. What goes to several objects would be torn by another such write:
-    /// each OST would put the two in an order of its own. So would a read of several objects.
+    /// each OST would put the two in an order of its own. So would a read of several objects. Within a part
+    /// nobody else writes or reads.
     fn access_for(&self, file: &File, range: Range) -> Access {
         let Some((offset, len)) = range.filter(|(_, len)| *len > 0) else { return Access::Write };
         if offset.checked_add(len).is_none_or(|end| end > FILE_BYTES_MAX) {
@@ -589,14 +607,16 @@ impl Client {
             state.layout.clone()
         };
         let shares = layout.is_some_and(|layout| self.is_one_piece(&layout, (offset, len)));
-        if shares { Access::Share } else { Access::Write }
+        if shares { Access::Share } else { Access::Put }
     }
 
-    /// Writes one piece under a shared lock that is in use. The OST does it in order with what others
-    /// write there, so that nothing else needs to be known.
+    /// Writes under a shared lock that is in use: one piece, which the OST does in order with what others
+    /// write there, or within a part, where nobody else writes. So nothing else needs to be known, and what
+    /// is written within a part may be kept.
     async fn write_shared(
-        &self,
+        self: &Arc<Client>,
         file: &File,
+        used: &DataUse,
         (offset, data): (u64, Bytes),
         era: u64,
     ) -> Result<Shared> {
@@ -608,14 +628,29 @@ impl Client {
         self.recorded(inode).await?;
         let len = data.len() as u64;
         let layout = self.layout_of(inode).await?.ok_or(Errno::EIO)?;
-        if !self.is_one_piece(&layout, (offset, len)) {
+        let in_part = used.is_part();
+        if !in_part && !self.is_one_piece(&layout, (offset, len)) {
             return Ok(Shared::Alone);
         }
         self.changes(inode, (offset, len));
+        let mut looking = None;
+        if in_part {
+            let mtime = self.port.now().wall();
+            let write = Write { offset, data: &data, layout: &layout, era, mtime, in_part };
+            if self.is_worth_keeping(file) && self.kept(inode, |s| used.is_there(s), write).await? {
+                return Ok(Shared::Done(data.len()));
+            }
+            looking = self.settle_for_write(inode).await?;
+        }
         let (done, end) = self.write_stripes(inode, &layout, offset, data, era).await;
+        drop(looking);
         if let Some(end) = end.filter(|_| era == self.era()) {
             let mtime = self.port.now().wall();
-            writing.end(|state| state.wrote_shared(end, end.saturating_sub(offset), mtime));
+            writing.end(|state| {
+                if !in_part || used.is_there(state) {
+                    state.wrote_shared(end, end.saturating_sub(offset), mtime);
+                }
+            });
         } else {
             drop(writing);
         }
@@ -624,6 +659,13 @@ impl Client {
             Err(Errno::ENOSPC) if end.is_none() => Ok(Shared::Alone),
             done => done.map(Shared::Done),
         }
+    }
+
+    /// Whether writes through an open are to be kept, if they can be.
+    fn is_worth_keeping(&self, file: &File) -> bool {
+        let is_worth_it =
+            || !self.osts_are_here.load(Ordering::Relaxed) || file.writes.has_any_ended();
+        file.keeps && is_worth_it()
     }
 
     /// Writes under a group's lock that is in use, in however many pieces: members see to it that theirs
@@ -690,11 +732,10 @@ impl Client {
         self.recorded(inode).await?;
         let layout = self.layout_of(inode).await?.ok_or(Errno::EIO)?;
         self.changes(inode, (offset, data.len() as u64));
-        let is_worth_it =
-            || !self.osts_are_here.load(Ordering::Relaxed) || file.writes.has_any_ended();
-        if file.keeps && is_worth_it() {
+        if self.is_worth_keeping(file) {
             let mtime = self.port.now().wall();
-            let write = Write { offset, data: &data, layout: &layout, era, mtime };
+            let in_part = false;
+            let write = Write { offset, data: &data, layout: &layout, era, mtime, in_part };
             if self.kept(inode, |state| used.is_there(state), write).await? {
                 return Ok(data.len());
             }

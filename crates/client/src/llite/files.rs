@@ -14,6 +14,7 @@ use super::space::ANSWER_NS;
 use super::{Entry, Known};
 use crate::atime::AtimePolicy;
 use crate::client::Client;
+use crate::comb::Strides;
 use crate::dirty::LateErrors;
 use crate::group::InGroup;
 use crate::inode::{Inode, InodeState};
@@ -80,6 +81,8 @@ pub(crate) struct File {
     pub(super) writes: Writes,
     /// How it is read.
     pub(super) pattern: Mutex<Pattern>,
+    /// How it is written.
+    pub(super) strides: Mutex<Strides>,
     /// Whether it is a member of a group.
     pub(crate) group: InGroup,
 }
@@ -467,6 +470,7 @@ impl Client {
             late_closed: AtomicU32::new(late),
             writes: Writes::default(),
             pattern: Mutex::default(),
+            strides: Mutex::default(),
             group: InGroup::default(),
         };
         file.group.set_nonblock(how.nonblock);

@@ -1,0 +1,185 @@
+//! What an open file is written like: records at one distance, as by one of several who write a file in
+//! turns. Who does that asks for all his future records at once: a part of the file ([`Comb`]).
+//!
+//! Life of a comb: it is seen after [`STEPS`] equal steps, and begins with the record of the first; it
+//! becomes longer with its records; any other step ends it, also one back, and others are counted anew.
+//! Nobody is told of that: what is in none of a client's parts is asked for as ever, and for that the MDT
+//! takes its parts back.
+//!
+//! [`Vain`] remembers of an inode that a part was asked for in vain.
+
+use sateen_types::Comb;
+
+/// Equal steps after which there is a comb.
+const STEPS: u32 = 4;
+/// The same for who may write beside others as it is: by then those have seen their combs, too, and ask for
+/// nothing that would take this one's away.
+const STEPS_UNDER_SHARED: u32 = 16;
+/// After a question in vain none is asked for so long, and after each other twice as long, but for 64 s at
+/// most: 2 s.
+const VAIN_NS: u64 = 2_000_000_000;
+const VAIN_DOUBLED_MAX: u32 = 5;
+
+/// How an open file is written.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Strides {
+    /// The record that is being written, from and to; calls that follow each other write one.
+    record: (u64, u64),
+    /// From the record before to this one; 0 if it is the first.
+    step: u64,
+    /// So many steps behind each other were like this.
+    equal: u32,
+    /// Where the first of these began.
+    first: u64,
+    /// The longest record since.
+    longest: u64,
+}
+
+impl Strides {
+    /// A write begins. Those that do not come one behind the other make no comb.
+    pub(crate) fn write(&mut self, offset: u64, len: u64) {
+        let (from, to) = self.record;
+        let end = offset.saturating_add(len);
+        if offset == to && to > from {
+            self.record.1 = end;
+            self.longest = self.longest.max(end - from);
+        } else {
+            let step = if to > from { offset.saturating_sub(from) } else { 0 };
+            if step > 0 && step == self.step {
+                self.equal = self.equal.saturating_add(1);
+                self.longest = self.longest.max(len);
+            } else {
+                (self.step, self.equal) = (step, u32::from(step > 0));
+                (self.first, self.longest) = (from, (to - from).max(len));
+            }
+            self.record = (offset, end);
+        }
+        if self.step > 0 && self.longest >= self.step {
+            // They touch, or overlap. This one may be the first of others.
+            *self = Strides { record: self.record, ..Strides::default() };
+        }
+    }
+
+    /// All records, after as many equal steps; with `shared` of one who may write beside others as it is.
+    pub(crate) fn comb(&self, shared: bool) -> Option<Comb> {
+        let steps = if shared { STEPS_UNDER_SHARED } else { STEPS };
+        let is_one = self.equal >= steps;
+        if is_one { Comb::new(self.first, self.longest, self.step) } else { None }
+    }
+}
+
+/// That a part was asked for in vain: when it may be again, and how often in vain so far.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Vain {
+    until_ns: u64,
+    times: u32,
+}
+
+impl Vain {
+    /// Whether a part may be asked for.
+    pub(crate) fn is_over(&self, now_ns: u64) -> bool {
+        now_ns >= self.until_ns
+    }
+
+    /// A question was answered.
+    pub(crate) fn answered(&mut self, now_ns: u64, granted: bool) {
+        if granted {
+            *self = Vain::default();
+        } else {
+            let doubled = VAIN_NS << self.times.min(VAIN_DOUBLED_MAX);
+            *self = Vain { until_ns: now_ns.saturating_add(doubled), times: self.times + 1 };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(writes: &[(u64, u64)]) -> Strides {
+        let mut strides = Strides::default();
+        writes.iter().for_each(|(offset, len)| strides.write(*offset, *len));
+        strides
+    }
+
+    fn records(count: u64, start: u64, len: u64, stride: u64) -> Vec<(u64, u64)> {
+        (0..count).map(|at| (start + at * stride, len)).collect()
+    }
+
+    #[test]
+    fn a_comb_is_there_after_equal_steps_and_begins_with_the_first() {
+        assert!(after(&records(4, 47, 10, 100)).comb(false).is_none());
+        let five = after(&records(5, 47, 10, 100));
+        assert_eq!(five.comb(false), Comb::new(47, 10, 100));
+        assert!(five.comb(true).is_none(), "others are to see theirs first");
+        assert!(after(&records(16, 0, 10, 100)).comb(true).is_none());
+        assert_eq!(after(&records(17, 0, 10, 100)).comb(true), Comb::new(0, 10, 100));
+    }
+
+    #[test]
+    fn calls_that_follow_each_other_are_one_record_and_the_longest_counts() {
+        let mut writes = Vec::new();
+        for (offset, len) in records(5, 1000, 30, 64) {
+            writes.extend([(offset, len), (offset + len, 3)]);
+        }
+        let strides = after(&writes);
+        assert_eq!(strides.comb(false), Comb::new(1000, 33, 64));
+        // The first call of the next is in it, and so is the second.
+        let comb = strides.comb(false).expect("a comb");
+        assert!(comb.has(1000 + 5 * 64, 30) && comb.has(1030 + 5 * 64, 3));
+        let mut longer = strides;
+        longer.write(1000 + 5 * 64, 40);
+        assert_eq!(longer.comb(false), Comb::new(1000, 40, 64), "another one");
+    }
+
+    #[test]
+    fn another_step_ends_it_and_so_do_records_that_touch() {
+        let ended = |offset, len| {
+            let mut strides = after(&records(9, 0, 10, 100));
+            assert!(strides.comb(false).is_some());
+            strides.write(offset, len);
+            strides.comb(false)
+        };
+        assert!(ended(900, 10).is_some());
+        for (offset, len) in [(901, 10), (700, 10), (800, 10), (0, 10), (1000, 10), (900, 100)] {
+            assert_eq!(ended(offset, len), None, "{offset} {len}");
+        }
+        assert!(after(&records(9, 0, 10, 10)).comb(false).is_none(), "one behind the other");
+        assert!(after(&records(9, 0, 12, 10)).comb(false).is_none(), "they overlap");
+        let back: Vec<_> = records(9, 0, 10, 100).into_iter().rev().collect();
+        assert!(after(&back).comb(false).is_none());
+        // The record with which it ended is the first of another.
+        let mut strides = after(&records(9, 0, 10, 100));
+        for (offset, len) in records(4, 820, 10, 50) {
+            strides.write(offset, len);
+            assert!(strides.comb(false).is_none());
+        }
+        strides.write(1020, 10);
+        assert_eq!(strides.comb(false), Comb::new(820, 10, 50));
+    }
+
+    #[test]
+    fn offsets_at_the_end_of_all_make_none_and_do_not_overflow() {
+        let mut strides = Strides::default();
+        for offset in [0, u64::MAX - 5, u64::MAX, u64::MAX, 0, u64::MAX / 2, u64::MAX] {
+            strides.write(offset, 1 << 20);
+            assert!(strides.comb(false).is_none());
+        }
+        // Nor do steps that are too long.
+        assert!(after(&records(9, 0, 10, 1 << 41)).comb(false).is_none());
+    }
+
+    #[test]
+    fn who_asks_in_vain_asks_ever_more_seldom() {
+        let mut vain = Vain::default();
+        assert!(vain.is_over(0));
+        let mut now_ns = 7;
+        for wait_s in [2, 4, 8, 16, 32, 64, 64] {
+            vain.answered(now_ns, false);
+            now_ns += wait_s * 1_000_000_000;
+            assert!(!vain.is_over(now_ns - 1) && vain.is_over(now_ns), "{wait_s}");
+        }
+        vain.answered(now_ns, true);
+        assert!(vain.is_over(now_ns));
+    }
+}
