@@ -53,7 +53,8 @@ use std::sync::{Arc, Weak};
 use sateen_types::{Comb, Endpoint, Errno, Fid, FileKind, seq};
 use sateen_wire::{
     FileLock, FileLockMode, Grant, Header, HeldFileLock, HeldGroup, HeldLock, HeldOpen, HeldPart,
-    LockId, LockMode, MdtReply, MdtRequest, OpenFlags, OpenId, RECLAIM_MAX, Reply, ReplyBody, Request,
+    LockId, LockMode, MdtReply, MdtRequest, OpenFlags, OpenId, RECLAIM_MAX, Reply, ReplyBody,
+    Request,
 };
 
 use crate::client::Client;
@@ -356,8 +357,8 @@ impl Client {
         for inode in self.inodes_of(mdt) {
             let fid = inode.fid;
             let state = lock(&inode.state);
-            let whole = held_or_leaving(fid, &state)
-                .filter(|held| !held.is_group() && held.comb.is_none());
+            let whole =
+                held_or_leaving(fid, &state).filter(|held| !held.is_group() && held.comb.is_none());
             locks.extend(whole.map(|held| held.lock));
         }
         locks

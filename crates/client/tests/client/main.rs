@@ -16,6 +16,7 @@ mod known_names;
 mod memory;
 mod network;
 mod open_cache;
+mod parts;
 mod races;
 mod readahead;
 mod restart;
