@@ -930,6 +930,63 @@ mod tests {
     }
 
     #[test]
+    fn a_part_goes_when_nothing_is_kept_and_the_last_one_tells() {
+        let mut state = InodeState::default();
+        for (id, start) in [(1, 0), (2, 50)] {
+            let comb = Comb::new(start, 10, 100).expect("a comb");
+            let mut held = Held::part(LockId(id), comb, Granted::new(0, 0));
+            held.cancelling = id == 1;
+            state.locks.push(held);
+        }
+        state.wrote_shared(110, 10, sateen_types::Timespec { sec: 5, nsec: 0 });
+        state.dirty = Some(crate::dirty::tests::some_kept());
+        assert!(state.let_go(LockId(1)).is_none(), "what is kept may be of either");
+        state.dirty = None;
+        assert!(matches!(state.let_go(LockId(1)), Some(LetGo::Gone(None))));
+        state.cancels.clear();
+        assert!(
+            state.let_go(LockId(2)).is_some_and(
+                |gone| matches!(gone, LetGo::Gone(Some(report)) if report.size == 110)
+            )
+        );
+        assert!(state.locks.is_empty() && !state.may_write());
+    }
+
+    #[test]
+    #[should_panic(expected = "nothing outlives the lock")]
+    fn nothing_that_is_kept_outlives_its_lock() {
+        let mut state = InodeState::default();
+        state.dirty = Some(crate::dirty::tests::some_kept());
+        state.lost_locks();
+    }
+
+    #[test]
+    fn who_has_a_shared_lock_gives_it_back_before_he_asks_for_a_part_and_no_other_way_round() {
+        let comb = Comb::new(0, 10, 100).expect("a comb");
+        let share = Wanted::of(Access::Share, Some((100, 10)));
+        let part = Wanted { comb: Some(comb), apart: true, ..share };
+        let mut state = InodeState::default();
+        let shared = (LockMode::Cw, Ibits::DATA);
+        state.locks.push(Held::new(LockId(1), shared, Granted::new(0, 0)));
+        assert_eq!(state.asks(&share), Some(Ask::Nothing));
+        assert_eq!(state.asks(&part), Some(Ask::Back(LockId(1))));
+        state.locks[0].cancelling = true;
+        assert!(state.asks(&part).is_none(), "somebody is at it");
+        assert_eq!(state.asks(&share), Some(Ask::Whole(LockMode::Cw)));
+        state.locks.clear();
+        assert_eq!(state.asks(&part), Some(Ask::Part(comb)));
+        state.locks.push(Held::part(LockId(2), comb, Granted::new(0, 0)));
+        assert_eq!(state.asks(&part), Some(Ask::Nothing));
+        let elsewhere = Wanted::of(Access::Share, Some((50, 10)));
+        assert_eq!(state.asks(&elsewhere), Some(Ask::Whole(LockMode::Cw)));
+        for id in 3..=1 + PARTS_MAX as u64 {
+            state.locks.push(Held::part(LockId(id), comb, Granted::new(0, 0)));
+        }
+        let more = Wanted { comb: Comb::new(50, 10, 100), ..elsewhere };
+        assert_eq!(state.asks(&more), Some(Ask::Whole(LockMode::Cw)), "it has enough");
+    }
+
+    #[test]
     fn ranges_that_are_too_many_are_all() {
         let mut served = Served::Nothing;
         (0..64).for_each(|at| served.add(Some((at, 1))));

@@ -2,6 +2,27 @@
 
 use super::*;
 
+/// Four bytes of a file.
+pub(crate) fn some_kept() -> Box<Dirty> {
+    let mut extents = Extents::new(RUN_BYTES_MIN);
+    extents.put(0, b"kept");
+    Box::new(Dirty {
+        fid: Fid { seq: sateen_types::Seq(1), oid: 1, ver: 0 },
+        id: 1,
+        extents,
+        in_flight: Vec::new(),
+        layout: Arc::new(Layout::raid0(64 << 10, vec![0]).unwrap()),
+        era: 1,
+        granted: Granted::default(),
+        overhead: Overhead::default(),
+        since_ns: 0,
+        is_running: false,
+        all: false,
+        client: Weak::new(),
+        inode: Weak::new(),
+    })
+}
+
 #[test]
 fn an_error_is_told_once_to_each() {
     let mut late = LateErrors::default();
@@ -40,29 +61,12 @@ fn grants_of_an_earlier_connection_are_not_used() {
 
 #[test]
 fn what_is_lost_counts_no_more() {
-    let fid = Fid { seq: sateen_types::Seq(1), oid: 1, ver: 0 };
     let (table, mut state) = (DirtyTable::default(), InodeState::default());
-    let mut overhead = Overhead::default();
-    let more = overhead.of_more(1);
-    overhead.add(0, 1);
-    let mut extents = Extents::new(RUN_BYTES_MIN);
-    extents.put(0, b"kept");
+    let mut kept = some_kept();
+    let more = kept.overhead.of_more(1);
+    kept.overhead.add(0, 1);
     table.set(|table| table.come(0, 4, more));
-    state.dirty = Some(Box::new(Dirty {
-        fid,
-        id: 1,
-        extents,
-        in_flight: Vec::new(),
-        layout: Arc::new(Layout::raid0(64 << 10, vec![0]).unwrap()),
-        era: 1,
-        granted: Granted::default(),
-        overhead,
-        since_ns: 0,
-        is_running: false,
-        all: false,
-        client: Weak::new(),
-        inode: Weak::new(),
-    }));
+    state.dirty = Some(kept);
     state.lose_dirty(&table).wake();
     let table = lock(&table.table);
     assert_eq!((table.osts[&0].in_all(), table.in_all), (0, 0));

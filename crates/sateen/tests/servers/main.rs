@@ -26,6 +26,7 @@ mod no_mgs;
 mod one_host;
 mod options;
 mod own_place;
+mod parts;
 mod paused;
 mod rails;
 mod read_ahead;
