@@ -174,6 +174,7 @@ const TUNABLES: [(&str, u64, u64); 27] = [
     // With 0 no file is ever shared by those who write it.
     ("contended_locks", 0, 1_000_000),
     ("contention_seconds", 1, 3600),
+    ("parts", 0, 1),
     ("recovery_time_soft", 1, 3600),
     ("commit_on_sharing", 0, 1),
     ("commit_age_ms", 1, 60_000),

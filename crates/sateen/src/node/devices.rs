@@ -389,6 +389,24 @@ fn contention(host: &Arc<TargetHost<Mdt>>, prefix: &str, out: &mut Vec<Param<'_>
     let shown = host.clone();
     let granted = move || shown.inspect(|mdt| mdt.shared_locks()).to_string();
     out.push(Param::shown(format!("{prefix}/shared_grants"), granted));
+    parts(host, prefix, out);
+}
+
+/// Whether each of those who write a file in turns may have his part of it, and what came of that.
+fn parts(host: &Arc<TargetHost<Mdt>>, prefix: &str, out: &mut Vec<Param<'_>>) {
+    let (shown, set) = (host.clone(), host.clone());
+    let is_on = move || u8::from(shown.inspect(|mdt| mdt.grants_parts())).to_string();
+    out.push(Param::shown(format!("{prefix}/parts"), is_on).set_by(move |value| {
+        let is_on = number(value) != Some(0);
+        set.inspect(|mdt| mdt.set_grants_parts(is_on));
+        Ok(())
+    }));
+    let shown = host.clone();
+    let granted = move || shown.inspect(|mdt| mdt.parts().0).to_string();
+    out.push(Param::shown(format!("{prefix}/parts_granted"), granted));
+    let shown = host.clone();
+    let broken = move || shown.inspect(|mdt| mdt.parts().1).to_string();
+    out.push(Param::shown(format!("{prefix}/parts_broken"), broken));
 }
 
 /// What an MDT's new files get where neither they nor their directories say anything.
