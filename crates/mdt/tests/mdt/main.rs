@@ -24,6 +24,7 @@ mod harness;
 mod locks;
 mod model;
 mod no_room;
+mod parts;
 mod posix;
 mod recovery;
 mod replay;
