@@ -26,7 +26,7 @@ mod overhead;
 mod requests;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use bytes::{Bytes, BytesMut};
@@ -325,6 +325,8 @@ pub(crate) struct DirtyTable {
     table: Mutex<Table>,
     /// Something may be kept, or was once.
     is_used: AtomicBool,
+    /// How many writes were kept under parts.
+    in_parts: AtomicU64,
 }
 
 impl DirtyTable {
@@ -333,6 +335,11 @@ impl DirtyTable {
         let mut table = lock(&self.table);
         change(&mut table);
         table.waiters.take()
+    }
+
+    /// How many writes were kept under parts.
+    pub(crate) fn kept_in_parts(&self) -> u64 {
+        self.in_parts.load(Ordering::Relaxed)
     }
 
     /// Whether anything can be kept.
@@ -726,6 +733,7 @@ impl Client {
                 let is_full = dirty.extents.put(offset, write.data);
                 let all = dirty.extents.count() > EXTENTS_MAX;
                 if write.in_part {
+                    self.dirty.in_parts.fetch_add(1, Ordering::Relaxed);
                     state.wrote_shared(offset + len, len, write.mtime);
                 } else {
                     state.wrote(offset + len, len, write.mtime);

@@ -87,6 +87,8 @@ pub struct Census {
     pub opens_kept: usize,
     /// How many opens have taken such a file over, and asked nobody.
     pub opens_reused: u64,
+    /// How many writes were kept under parts of files.
+    pub kept_in_parts: u64,
 }
 
 impl Client {
@@ -136,7 +138,17 @@ impl Client {
         let dirty_bytes = self.dirty.bytes_in_all();
         let (opens_kept, opens_reused) = self.open_cache.census();
         let inodes = inodes.len();
-        Census { inodes, locks, files, unsynced, lost, dirty_bytes, opens_kept, opens_reused }
+        Census {
+            inodes,
+            locks,
+            files,
+            unsynced,
+            lost,
+            dirty_bytes,
+            opens_kept,
+            opens_reused,
+            kept_in_parts: self.dirty.kept_in_parts(),
+        }
     }
 
     /// What an OST has promised room for and is not used yet.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use sateen_ldlm::{Contention, FileLocks, LockTable, Need, Ticket};
 use sateen_osd::{Batch, ObjectDone, Prefetched, Store};
 use sateen_target::{Core, CoreConfig, Effect, Ending, Fault, IoId, Outbox, Pace, ParkId, Service};
-use sateen_types::{ClientId, Endpoint, Errno, Fid, Timestamp};
+use sateen_types::{ClientId, Comb, Endpoint, Errno, Fid, Timestamp};
 use sateen_wire::{
     Body, Bulk, Callback, GROUPS, Grants, Header, Ibits, MdtReply, MdtRequest, Message, Reply,
     Request, StatFs,
@@ -182,6 +182,11 @@ impl Mdt {
     /// The incarnations that hold locks on a file, for whoever looks in from outside.
     pub fn lock_holders(&self, fid: Fid) -> impl Iterator<Item = sateen_ldlm::Held> + '_ {
         self.locks.holders(fid)
+    }
+
+    /// Those that have parts of its data, and which, likewise.
+    pub fn lock_combs(&self, fid: Fid) -> impl Iterator<Item = (ClientId, Comb)> + '_ {
+        self.locks.combs(fid)
     }
 
     /// The programs' locks, for whoever looks in from outside.

@@ -177,6 +177,7 @@ impl Host {
                 let mut mdt = MdtConfig::new(index, 0..self.osts);
                 mdt.recovery_time_soft_ns = crate::world::WINDOW_NS;
                 (mdt.contended_locks, mdt.contention_ns) = contention(self.boot_epoch);
+                mdt.parts = self.boot_epoch >> 24 & 7 != 0;
                 if self.boot_epoch >> 8 & 3 == 0 {
                     mdt.lock_reclaim_bytes = LOCKS_FEW * sateen_ldlm::LOCK_BYTES;
                     mdt.lock_limit_bytes = 4 * mdt.lock_reclaim_bytes;

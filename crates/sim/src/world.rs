@@ -4,6 +4,7 @@
 //! about is put behind it in the queue. The seed decides all delays and all choices.
 
 mod again;
+mod combs;
 mod contention;
 mod counters;
 mod doubt;
@@ -22,6 +23,7 @@ mod registers;
 mod registry;
 mod rest;
 mod returns;
+mod rowing;
 mod sessions;
 mod shape;
 mod shared;
@@ -61,6 +63,7 @@ use links::Links;
 use locking::Locking;
 use orderly::Orderly;
 pub(crate) use orderly::WINDOW_NS;
+use rowing::Rowing;
 pub(crate) use shape::Shape;
 use shared::Shared;
 use silence::Silence;
@@ -323,6 +326,7 @@ pub struct World {
     links: Links,
     locking: Locking,
     grouping: Grouping,
+    rowing: Rowing,
     shared: Shared,
     silence: Silence,
     orderly: Orderly,
@@ -396,6 +400,7 @@ impl World {
             links: Links::new(config.seed),
             locking: Locking::new(config.seed),
             grouping: Grouping::new(config.seed),
+            rowing: Rowing::new(config.seed),
             shared: Shared::new(config.seed),
             silence: Silence::new(config.seed),
             orderly: Orderly::new(config.seed),

@@ -1,8 +1,10 @@
-//! No two clients hold locks that exclude each other; nor do two programs, and nobody waits for a
+//! No two clients hold locks that exclude each other, and nobody anything on data of which somebody has
+//! parts but another part, which does not meet those of other clients; nor do two programs, and nobody waits for a
 //! lock that is free.
 
 use sateen_ldlm::{FileLocks, Range};
 use sateen_types::ClientId;
+use sateen_wire::Ibits;
 
 use super::Records;
 use crate::host::Host;
@@ -15,6 +17,17 @@ pub(super) fn check(host: &mut Host, records: &Records) -> Result<(), String> {
     for fid in records.inodes.keys() {
         // The MDT's own locks keep others away from a file whose caller has its lock already.
         let held: Vec<_> = mdt.lock_holders(*fid).filter(|held| held.client != TARGET).collect();
+        let parts: Vec<_> = mdt.lock_combs(*fid).collect();
+        let on_data = held.iter().filter(|held| held.bits.intersects(Ibits::DATA)).count();
+        if !parts.is_empty() && parts.len() != on_data {
+            return Err(format!("{fid} has parts beside other locks: {held:?}"));
+        }
+        for (index, (a, comb)) in parts.iter().enumerate() {
+            let mut others = parts.iter().skip(index + 1);
+            if let Some((b, other)) = others.find(|(b, other)| a != b && comb.meets(other)) {
+                return Err(format!("{fid}: {comb:?} of {a:?} meets {other:?} of {b:?}"));
+            }
+        }
         for (index, a) in held.iter().enumerate() {
             for b in held.iter().skip(index + 1) {
                 let excluded = a.bits.intersects(b.bits) && !a.mode.compatible(b.mode);

@@ -8,7 +8,8 @@
 //! and whole. The third consists of few records that all programs write, at times two at once,
 //! through opens for writing alone: a record is never of two writes, also where it lies in two
 //! objects ([`super::registers`]). They read through the kernel's pages or past them, as the file is
-//! open, and where they read past them also through mappings. Nothing crashes; the network may be bad, which must not show.
+//! open, and where they read past them also through mappings. Of two more groups have the data
+//! ([`super::teams`]), and those who write in turns ([`super::combs`]). Nothing crashes; the network may be bad, which must not show.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -17,6 +18,7 @@ use bytes::Bytes;
 use sateen_client::OpenHow;
 use sateen_types::{Endpoint, Errno, Fid, Result as Answer, STRIPE_SIZE_MIN};
 
+use super::combs::{self, Combs, Rower};
 use super::registers::Registers;
 use super::teams::{self, Teammate, Teams};
 use super::{Config, Failure, HANG_NS, WORKERS, World};
@@ -50,6 +52,8 @@ const FAULTS_MIN: u64 = 30;
 const WEATHER_NS: u64 = 300_000_000;
 /// So many turns one has to do with groups.
 const TURNS_PER_GROUP: u64 = 9;
+/// And with what is written in turns.
+const TURNS_PER_COMB: u64 = 6;
 
 /// What has happened to the files.
 #[derive(Debug, Default)]
@@ -83,17 +87,21 @@ impl Shared {
     }
 }
 
-/// How many shared locks all runs of the MDT have granted, and those for reading alone.
+/// How many shared locks all runs of the MDT have granted, and those for reading alone; and parts, and how
+/// often these had to go for what somebody asked for.
 #[derive(Debug, Default)]
 struct Sharing {
-    granted: [u64; 2],
-    last: [u64; 2],
+    granted: [u64; 4],
+    last: [u64; 4],
 }
 
 impl Sharing {
     fn look(&mut self, world: &mut World) {
         let mdt = world.hosts.get_mut(&Endpoint::Mdt(0)).and_then(|host| host.mdt());
-        let now = mdt.map_or([0; 2], |mdt| [mdt.shared_locks(), mdt.shared_read_locks()]);
+        let now = mdt.map_or([0; 4], |mdt| {
+            let (parts, broken) = mdt.parts();
+            [mdt.shared_locks(), mdt.shared_read_locks(), parts, broken]
+        });
         for ((granted, last), now) in self.granted.iter_mut().zip(&mut self.last).zip(now) {
             *granted += now.saturating_sub(*last);
             *last = now;
@@ -134,6 +142,7 @@ struct Program {
     kernel: Arc<Kernel>,
     shared: Arc<Mutex<Shared>>,
     teams: Arc<Mutex<Teams>>,
+    combs: Arc<Mutex<Combs>>,
     random: Random,
     /// Its number, and how many there are.
     me: usize,
@@ -168,11 +177,19 @@ impl Program {
         let look = self.random.pick(&looks).copied().unwrap_or_default();
         let look = self.open(b"many", look).await.map_err(said("open"))?;
         let mut team = self.team().await?;
+        let mut rower = self.rower().await?;
         for _ in 0..turns {
             if let Some(team) = &mut team
                 && self.random.one_in(TURNS_PER_GROUP)
             {
                 team.turn(&mut self.random).await?;
+                lock(&self.shared).operations += 1;
+                continue;
+            }
+            if let Some(rower) = &mut rower
+                && self.random.one_in(TURNS_PER_COMB)
+            {
+                rower.turn(&mut self.random).await?;
                 lock(&self.shared).operations += 1;
                 continue;
             }
@@ -210,6 +227,9 @@ impl Program {
         if let Some(team) = team {
             team.close().await?;
         }
+        if let Some(rower) = rower {
+            rower.close().await?;
+        }
         self.kernel.close(many).await.map_err(said("close"))?;
         self.kernel.close(look).await.map_err(said("close"))?;
         self.kernel.close(hot).await.map_err(said("close"))?;
@@ -224,6 +244,15 @@ impl Program {
         }
         let who = (self.me, self.all);
         Teammate::new(&self.kernel, &self.teams, who, &mut self.random).await.map(Some)
+    }
+
+    /// Nor parts.
+    async fn rower(&mut self) -> Result<Option<Rower>, String> {
+        if self.given {
+            return Ok(None);
+        }
+        let who = (self.me, self.all);
+        Rower::new(&self.kernel, &self.combs, who, &mut self.random).await.map(Some)
     }
 
     /// Of each client one program alone has to do with records that lie in two objects: those of one
@@ -446,6 +475,10 @@ impl Program {
             team.look_at_all().await?;
             team.close().await?;
         }
+        if let Some(mut rower) = self.rower().await? {
+            rower.look_at_all().await?;
+            rower.close().await?;
+        }
         let log = self.open(b"log", how(false, false)).await.map_err(said("open"))?;
         let count = lock(&self.shared).appended;
         let mut seen = BTreeSet::new();
@@ -518,12 +551,14 @@ impl World {
             ..Shared::default()
         }));
         let teams = Arc::<Mutex<Teams>>::default();
+        let strict = !self.config.network_faults;
+        let combs = Arc::new(Mutex::new(Combs::new(strict, &mut self.random)));
         let program = |world: &mut World, me: usize| {
             let node = world.nodes.get(me % world.nodes.len())?;
             let (kernel, owner) = (node.kernel.clone(), node.id.0);
             let (random, given) = (Random::new(world.random.any()), world.config.given);
-            let (shared, teams) = (shared.clone(), teams.clone());
-            Some((owner, Program { kernel, shared, teams, random, me, all, given }))
+            let (shared, teams, combs) = (shared.clone(), teams.clone(), combs.clone());
+            Some((owner, Program { kernel, shared, teams, combs, random, me, all, given }))
         };
         for me in 0..all {
             if let Some((owner, program)) = program(self, me) {
@@ -549,13 +584,14 @@ impl World {
         let log = shared.appended * APPENDED_BYTES as u64;
         let many = (shared.registers.reach().0 * MANY_BYTES) as u64;
         self.sizes_are(&[(b"hot", shared.sizes().0), (b"log", log), (b"many", many)]);
-        let teams = lock(&teams);
+        let (teams, combs) = (lock(&teams), lock(&combs));
         if !self.config.given {
-            self.sizes_are(&[(teams::NAME, teams.end())]);
+            self.sizes_are(&[(teams::NAME, teams.end()), (combs::NAME, combs.end())]);
         }
         self.report.operations = shared.operations;
         let hits = self.nodes.iter().map(|node| node.kernel.hits()).sum();
-        let [shared_locks, of_readers] = sharing.granted;
+        let [shared_locks, of_readers, parts, broken] = sharing.granted;
+        let kept = self.nodes.iter().map(|node| node.client.census().kept_in_parts).sum();
         let ahead = self.nodes.iter().map(|node| node.client.read_ahead_stats().hits).sum();
         let again = self.nodes.iter().map(|node| node.client.clean_stats().hits).sum();
         let called_back = self.report.traffic.sent_of("callback Blocking");
@@ -577,6 +613,11 @@ impl World {
             ("record of a group written", teams.written),
             ("record of a group looked at", teams.looked),
             ("file of groups touched", teams.touched),
+            ("record of a comb written", combs.registers.written),
+            ("record of a comb read", combs.registers.read),
+            ("part granted", parts),
+            ("part broken", broken),
+            ("write kept in a part", kept),
         ] {
             self.report.count(kind, count);
         }

@@ -204,6 +204,9 @@ impl World {
             Body::Request(Request::Mdt(MdtRequest::ReclaimGroups { groups })) => {
                 self.report.count("claimed: group lock", groups.len() as u64);
             }
+            Body::Request(Request::Mdt(MdtRequest::ReclaimParts { parts })) => {
+                self.report.count("claimed: part", parts.len() as u64);
+            }
             Body::Request(Request::Mdt(MdtRequest::Replay { changes, .. })) => {
                 self.report.count("claimed: change", changes.len() as u64);
             }
