@@ -63,20 +63,32 @@ fn interleaved(mounts: [&Path; 2], name: &str) {
 
 #[test]
 fn two_mounts_share_a_file_that_both_write_and_a_third_finds_all_of_it() {
+    both_write_and_a_third_finds_all_of_it("contended", false);
+}
+
+#[test]
+fn the_same_where_each_may_have_his_part() {
+    both_write_and_a_third_finds_all_of_it("contended-parts", true);
+}
+
+fn both_write_and_a_third_finds_all_of_it(name: &str, parts: bool) {
     if !can_mount() {
         return;
     }
-    let mut cluster = Cluster::new(BINARY, "contended");
+    let mut cluster = Cluster::new(BINARY, name);
     let (mds, oss) = cluster.start();
     let (one, two) = (cluster.mount("one"), cluster.mount("two"));
     let mds_folder = server_folder(&cluster.path("mgt"));
     let set = |what: &str| lctl(&mds_folder, &["set_param", what]);
     set("ldlm.namespaces.*.contended_locks=4");
     set("ldlm.namespaces.*.contention_seconds=1");
-    let shared = || {
-        let text = lctl(&mds_folder, &["get_param", "-n", "ldlm.namespaces.*.shared_grants"]);
+    set(&format!("ldlm.namespaces.*.parts={}", u8::from(parts)));
+    let told = |what: &str| {
+        let name = format!("ldlm.namespaces.*.{what}");
+        let text = lctl(&mds_folder, &["get_param", "-n", &name]);
         text.lines().map(|line| line.parse::<u64>().unwrap()).sum::<u64>()
     };
+    let shared = || told("shared_grants") + told("parts_granted");
     let verify = |mount: &Path, name: &str| {
         let file = File::open(mount.join(name)).unwrap();
         assert_eq!(file.metadata().unwrap().len(), (2 * RECORDS * RECORD) as u64);
@@ -178,14 +190,25 @@ fn in_turns(
 
 #[test]
 fn two_mounts_read_and_write_a_file_in_turns_and_each_finds_what_the_other_wrote() {
+    each_finds_what_the_other_wrote("looks", false);
+}
+
+#[test]
+fn the_same_where_each_may_have_his_part_which_the_other_breaks() {
+    each_finds_what_the_other_wrote("looks-parts", true);
+}
+
+fn each_finds_what_the_other_wrote(name: &str, parts: bool) {
     if !can_mount() {
         return;
     }
-    let mut cluster = Cluster::new(BINARY, "looks");
+    let mut cluster = Cluster::new(BINARY, name);
     let (mds, oss) = cluster.start();
     let (one, two) = (cluster.mount("one"), cluster.mount("two"));
     let mds_folder = server_folder(&cluster.path("mgt"));
     lctl(&mds_folder, &["set_param", "ldlm.namespaces.*.contended_locks=4"]);
+    let parts = format!("ldlm.namespaces.*.parts={}", u8::from(parts));
+    lctl(&mds_folder, &["set_param", &parts]);
     striped(&one.join("turns"));
     let open =
         |mount: &Path| OpenOptions::new().read(true).write(true).open(mount.join("turns")).unwrap();
