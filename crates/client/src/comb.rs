@@ -15,8 +15,8 @@ const STEPS: u32 = 4;
 /// The same for who may write beside others as it is: by then those have seen their combs, too, and ask for
 /// nothing that would take this one's away.
 const STEPS_UNDER_SHARED: u32 = 16;
-/// After a question in vain none is asked for so long, and after each other twice as long, but for 64 s at
-/// most: 2 s.
+/// After a question in vain none is asked for so long: 2 s. For who would give back a lock for it, twice as
+/// long after each more, but for 64 s at most.
 const VAIN_NS: u64 = 2_000_000_000;
 const VAIN_DOUBLED_MAX: u32 = 5;
 
@@ -68,27 +68,25 @@ impl Strides {
     }
 }
 
-/// That a part was asked for in vain: when it may be again, and how often in vain so far.
+/// That a part was asked for in vain: when that was, and how often so far.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Vain {
-    until_ns: u64,
+    last_ns: u64,
     times: u32,
 }
 
 impl Vain {
-    /// Whether a part may be asked for.
-    pub(crate) fn is_over(&self, now_ns: u64) -> bool {
-        now_ns >= self.until_ns
+    /// Whether a part may be asked for; with `shared` by one who gives back a lock for it.
+    pub(crate) fn is_over(&self, now_ns: u64, shared: bool) -> bool {
+        let Some(before) = self.times.checked_sub(1) else { return true };
+        let doubled = if shared { before.min(VAIN_DOUBLED_MAX) } else { 0 };
+        now_ns.saturating_sub(self.last_ns) >= VAIN_NS << doubled
     }
 
     /// A question was answered.
     pub(crate) fn answered(&mut self, now_ns: u64, granted: bool) {
-        if granted {
-            *self = Vain::default();
-        } else {
-            let doubled = VAIN_NS << self.times.min(VAIN_DOUBLED_MAX);
-            *self = Vain { until_ns: now_ns.saturating_add(doubled), times: self.times + 1 };
-        }
+        let times = if granted { 0 } else { self.times.saturating_add(1) };
+        *self = Vain { last_ns: now_ns, times };
     }
 }
 
@@ -170,16 +168,18 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_in_vain_asks_ever_more_seldom() {
+    fn who_asks_in_vain_gives_locks_back_for_it_ever_more_seldom() {
         let mut vain = Vain::default();
-        assert!(vain.is_over(0));
-        let mut now_ns = 7;
+        assert!(vain.is_over(0, false) && vain.is_over(0, true));
+        let (mut now_ns, second_ns) = (7, 1_000_000_000);
         for wait_s in [2, 4, 8, 16, 32, 64, 64] {
             vain.answered(now_ns, false);
-            now_ns += wait_s * 1_000_000_000;
-            assert!(!vain.is_over(now_ns - 1) && vain.is_over(now_ns), "{wait_s}");
+            let soon_ns = now_ns + 2 * second_ns;
+            assert!(!vain.is_over(soon_ns - 1, false) && vain.is_over(soon_ns, false));
+            now_ns += wait_s * second_ns;
+            assert!(!vain.is_over(now_ns - 1, true) && vain.is_over(now_ns, true), "{wait_s}");
         }
         vain.answered(now_ns, true);
-        assert!(vain.is_over(now_ns));
+        assert!(vain.is_over(now_ns, true));
     }
 }

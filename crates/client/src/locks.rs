@@ -502,7 +502,7 @@ impl Client {
             }
             // Once is enough.
             wanted.apart = false;
-            wanted.comb = wanted.comb.filter(|_| self.may_ask_for_parts(inode));
+            wanted.comb = wanted.comb.filter(|_| self.may_ask_for_parts(inode, false));
         }
     }
 
@@ -570,10 +570,10 @@ impl Client {
     }
 
     /// Whether a part of a file may be asked for: its MDT knows what that is, and none was asked for in
-    /// vain of late.
-    pub(crate) fn may_ask_for_parts(&self, inode: &Inode) -> bool {
+    /// vain of late; with `shared` by one who gives back a lock for it.
+    pub(crate) fn may_ask_for_parts(&self, inode: &Inode, shared: bool) -> bool {
         let now_ns = self.port.now().mono_ns;
-        lock(&inode.state).no_parts.is_over(now_ns) && self.has_combs(inode.fid)
+        lock(&inode.state).no_parts.is_over(now_ns, shared) && self.has_combs(inode.fid)
     }
 
     /// Asks the MDT for a data lock, once. Whoever asks has none of this file in use.

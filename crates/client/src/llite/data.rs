@@ -585,10 +585,12 @@ impl Client {
             *strides
         };
         let comb = strides.comb(false).filter(|comb| comb.has(offset, len));
-        if access == Access::Write || comb.is_none() || !self.may_ask_for_parts(&file.inode) {
+        let inode = &file.inode;
+        if access == Access::Write || comb.is_none() || !self.may_ask_for_parts(inode, false) {
             return whole;
         }
-        Wanted { comb, apart: strides.comb(true).is_some(), ..whole }
+        let apart = strides.comb(true).is_some() && self.may_ask_for_parts(inode, true);
+        Wanted { comb, apart, ..whole }
     }
 
     /// How a write has to be allowed. What goes to several objects would be torn by another such write:
