@@ -955,8 +955,10 @@ mod tests {
     #[test]
     #[should_panic(expected = "nothing outlives the lock")]
     fn nothing_that_is_kept_outlives_its_lock() {
-        let mut state = InodeState::default();
+        let mut state = cancelling();
         state.dirty = Some(crate::dirty::tests::some_kept());
+        state.lost_locks();
+        state.locks.clear();
         state.lost_locks();
     }
 

@@ -28,6 +28,7 @@ const NOTHING: Census = Census {
     dirty_bytes: 0,
     opens_kept: 0,
     opens_reused: 0,
+    kept_in_parts: 0,
 };
 /// The root stays.
 const ROOT_ONLY: Census = Census { inodes: 1, ..NOTHING };
