@@ -144,6 +144,12 @@ pub const CONTENTION: Minimums = &[
     ("record of a group written", 130_000),
     ("record of a group looked at", 80_000),
     ("claimed: group lock", 300),
+    ("record of a comb written", 800_000),
+    ("record of a comb read", 450_000),
+    ("part granted", 35_000),
+    ("part broken", 14_000),
+    ("write kept in a part", 70_000),
+    ("claimed: part", 300),
 ];
 
 /// Those of `--file-locks`, likewise.

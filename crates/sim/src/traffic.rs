@@ -48,7 +48,8 @@ pub struct Tally {
 /// Kinds that no client of the full world sends: they are for files that a kernel reads and writes itself
 /// (docs/hot-path.md, question A), and where there are such files no message is lost. The world `--given`
 /// sends all but `Alone`, without faults; `ost/tests/given.rs` and `ost/tests/crash.rs` send all. And those
-/// of parts of a file (docs/decisions/0009-strided-parts.md), for which no client asks yet.
+/// of parts of a file: the world of contention sends them, where it must have parts granted, broken and
+/// claimed (`report::CONTENTION`).
 const NOT_YET: [&str; 9] = [
     "request MDT EnqueuePart",
     "request MDT ReclaimParts",

@@ -23,7 +23,6 @@ mod registers;
 mod registry;
 mod rest;
 mod returns;
-mod rowing;
 mod sessions;
 mod shape;
 mod shared;
@@ -63,7 +62,6 @@ use links::Links;
 use locking::Locking;
 use orderly::Orderly;
 pub(crate) use orderly::WINDOW_NS;
-use rowing::Rowing;
 pub(crate) use shape::Shape;
 use shared::Shared;
 use silence::Silence;
@@ -326,7 +324,6 @@ pub struct World {
     links: Links,
     locking: Locking,
     grouping: Grouping,
-    rowing: Rowing,
     shared: Shared,
     silence: Silence,
     orderly: Orderly,
@@ -400,7 +397,6 @@ impl World {
             links: Links::new(config.seed),
             locking: Locking::new(config.seed),
             grouping: Grouping::new(config.seed),
-            rowing: Rowing::new(config.seed),
             shared: Shared::new(config.seed),
             silence: Silence::new(config.seed),
             orderly: Orderly::new(config.seed),

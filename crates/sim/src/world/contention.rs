@@ -189,9 +189,8 @@ impl Program {
             if let Some(rower) = &mut rower
                 && self.random.one_in(TURNS_PER_COMB)
             {
+                // On top: of all else there is as much as without.
                 rower.turn(&mut self.random).await?;
-                lock(&self.shared).operations += 1;
-                continue;
             }
             match self.random.below(100) {
                 0..=59 if self.given => self.append_anew().await?,
