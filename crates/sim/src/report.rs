@@ -131,7 +131,7 @@ pub const CONTENTION: Minimums = &[
     ("orderly restart of MDT0000", 200),
     ("orderly restart of OST", 200),
     ("client taken up", 300),
-    ("record written", 120_000),
+    ("record written", 80_000),
     ("record of many written", 500_000),
     ("record of many read", 60_000),
     ("shared lock granted", 40_000),
@@ -146,9 +146,9 @@ pub const CONTENTION: Minimums = &[
     ("claimed: group lock", 300),
     ("record of a comb written", 800_000),
     ("record of a comb read", 450_000),
-    ("part granted", 35_000),
-    ("part broken", 14_000),
-    ("write kept in a part", 70_000),
+    ("part granted", 20_000),
+    ("part broken", 8000),
+    ("write kept in a part", 40_000),
     ("claimed: part", 300),
 ];
 
