@@ -63,6 +63,9 @@ fn knows(rig: &Rig, ask: Ask) -> Result<Bytes> {
     known.unwrap()
 }
 
+/// Something that one side does to the attributes.
+type Change = fn(&Rig) -> Verb<Result<()>>;
+
 #[test]
 fn what_was_asked_once_is_known_until_the_lock_is_called_back() {
     for ask in ALL {
@@ -93,7 +96,7 @@ fn that_there_is_none_is_known_too_and_no_other_error() {
 #[test]
 fn own_changes_and_those_that_may_be_are_asked_for_anew() {
     for succeeds in [true, false] {
-        let changes: [fn(&Rig) -> Verb<Result<()>>; 3] = [
+        let changes: [Change; 3] = [
             |rig| {
                 let client = rig.client.clone();
                 let (value, mode) = (Bytes::from_static(b"new"), XattrMode::Any);

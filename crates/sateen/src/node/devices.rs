@@ -677,8 +677,9 @@ fn of_client(client: &Arc<Client>, naming: &Naming, out: &mut Vec<Param<'static>
     read_ahead(client, &prefix, out);
     let counted = client.clone();
     let tables = move || {
-        let Census { inodes, locks, files, unsynced, lost, dirty_bytes, opens_kept, opens_reused } =
-            counted.census();
+        let census = counted.census();
+        let Census { inodes, locks, files, unsynced, lost, dirty_bytes, .. } = census;
+        let Census { opens_kept, opens_reused, .. } = census;
         format!(
             "inodes: {inodes}\nlocks: {locks}\nfiles: {files}\nunsynced: {unsynced}\nlost: {lost}\n\
              dirty_bytes: {dirty_bytes}\nopens_kept: {opens_kept}\nopens_reused: {opens_reused}"
