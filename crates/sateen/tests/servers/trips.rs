@@ -468,9 +468,9 @@ fn who_looks_at_what_he_lists_finds_it_looked_up() {
         }
         let before = hits(&there);
         let trips = asked(&there, || assert_eq!(look(&there.join(name)), sum));
-        let lookups = trips["mds_getattr_lock"];
-        assert!((FILES..=times * FILES + FEW).contains(&lookups), "{times} times each: {trips:?}");
-        assert!(trips.get("mds_getattr").is_none_or(|times| *times <= FEW), "{trips:?}");
+        // The second time by its name or by its FID, as the answers come.
+        let looks = trips["mds_getattr_lock"] + trips.get("mds_getattr").copied().unwrap_or(0);
+        assert!((FILES..=times * FILES + FEW).contains(&looks), "{times} times each: {trips:?}");
         assert!(hits(&there) >= before + FILES * 3 / 4, "{name}: {} hits", hits(&there) - before);
         let again = asked(&there, || assert_eq!(look(&there.join(name)), sum));
         assert_eq!(again.get("mds_getattr_lock"), None, "{again:?}");
