@@ -40,7 +40,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use bytes::BytesMut;
 use rustix::fs::{FallocateFlags, SeekFrom, Timestamps, UTIME_OMIT, fallocate, futimens, seek};
 use rustix::io::{ReadWriteFlags, pwritev2};
-use sateen_osd::{Given, ObjectError, ObjectStat, ObjectStore, runs_of};
+use sateen_osd::{Given, ObjectError, ObjectStat, ObjectStore, runs_of, write_runs};
 use sateen_types::{Errno, Falloc, Fid, ObjectId, Seq, Timespec};
 use sateen_wire::{Span, StatFs};
 
@@ -431,24 +431,6 @@ fn write_what_fits(file: &File, data: &[u8], offset: u64) -> io::Result<usize> {
     Ok(done)
 }
 
-/// Writes one run after the other, up to where there is no room.
-fn write_runs<'a>(file: &File, runs: impl Iterator<Item = (u64, &'a [u8])>) -> io::Result<usize> {
-    let mut done = 0;
-    for (offset, run) in runs {
-        match write_what_fits(file, run, offset) {
-            Ok(written) => {
-                done += written;
-                if written < run.len() {
-                    break;
-                }
-            }
-            Err(error) if done > 0 && lacks_room(&error) => break,
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(done)
-}
-
 fn lacks_room(error: &io::Error) -> bool {
     let raw = error.raw_os_error().map(Errno::from_raw);
     matches!(raw, Some(Errno::ENOSPC | Errno::EDQUOT | Errno::EFBIG))
@@ -465,7 +447,12 @@ impl ObjectStore for DiskObjects {
         pieces: &[Span],
         data: &[u8],
     ) -> Result<usize, ObjectError> {
-        self.guarded(|| self.born(object)?.change(|file| write_runs(file, runs_of(pieces, data))))
+        self.guarded(|| {
+            self.born(object)?.change(|file| {
+                let write = |offset, run: &[u8]| write_what_fits(file, run, offset);
+                write_runs(runs_of(pieces, data), write, lacks_room)
+            })
+        })
     }
 
     fn append(&self, object: ObjectId, data: &[u8]) -> Result<(u64, usize), ObjectError> {

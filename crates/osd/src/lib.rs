@@ -23,6 +23,8 @@ pub use index::{Index, IndexError};
 pub use journal_device::JournalDevice;
 pub use key::{KEY_MAX, Key};
 pub use memtable::Memtable;
-pub use object::{Given, ObjectDone, ObjectError, ObjectOp, ObjectStat, ObjectStore, runs_of};
+pub use object::{
+    Given, ObjectDone, ObjectError, ObjectOp, ObjectStat, ObjectStore, runs_of, write_runs,
+};
 pub use store::{Checkpoint, Flush, Store, StoreLimits};
 pub use view::{Miss, Prefetched, RangeWant, Wants};

@@ -99,6 +99,32 @@ pub struct Given {
     pub file: Option<Arc<dyn Any + Send + Sync>>,
 }
 
+/// Writes runs one after the other, as far as there is room; how many bytes that were. An error behind
+/// what was written is none if it only `ends` the writing: whoever asks for the rest hears of it.
+///
+/// # Errors
+/// Those of `write`.
+pub fn write_runs<'a, E>(
+    runs: impl Iterator<Item = (u64, &'a [u8])>,
+    mut write: impl FnMut(u64, &[u8]) -> Result<usize, E>,
+    ends: impl Fn(&E) -> bool,
+) -> Result<usize, E> {
+    let mut done = 0;
+    for (offset, run) in runs {
+        match write(offset, run) {
+            Ok(written) => {
+                done += written;
+                if written < run.len() {
+                    break;
+                }
+            }
+            Err(error) if done > 0 && ends(&error) => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(done)
+}
+
 /// The pieces with their data: those that follow each other in the object, too, as one.
 pub fn runs_of<'a>(
     pieces: &'a [Span],
@@ -138,20 +164,8 @@ pub trait ObjectStore: Send + Sync {
         pieces: &[Span],
         data: &[u8],
     ) -> Result<usize, ObjectError> {
-        let mut done = 0;
-        for (offset, piece) in runs_of(pieces, data) {
-            match self.write(object, offset, piece) {
-                Ok(written) => {
-                    done += written;
-                    if written < piece.len() {
-                        break;
-                    }
-                }
-                Err(error) if done > 0 && !error.poisons() => break,
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(done)
+        let write = |offset, run: &[u8]| self.write(object, offset, run);
+        write_runs(runs_of(pieces, data), write, |error| !error.poisons())
     }
 
     /// Reads up to `len` bytes at `offset` behind what `buffer` holds; short at the end, and
