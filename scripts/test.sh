@@ -84,6 +84,10 @@ status=0
 step "what was built goes to the disk" timeout 10m sync -f "${CARGO_TARGET_DIR:-target}" || true
 step "tests" timeout -k 30 "${test_minutes_max}m" cargo test "${cargo_args[@]}" --no-fail-fast 2>&1 |
     tee "$run_dir/log" || status=$?
+# Cargo runs tests of an example only if it is asked for it by its name, and those above need it as
+# the program that it is.
+step "tests of an example" cargo test "${cargo_args[@]}" --example compare 2>&1 |
+    tee -a "$run_dir/log" || status=$?
 # The sum, and the end of a lie: a test that was passed over is no passed test.
 read -r passed failed ignored < <(awk '/^test result:/ { p += $4; f += $6; i += $8 }
     END { print p + 0, f + 0, i + 0 }' "$run_dir/log")

@@ -134,6 +134,8 @@ pub struct Cluster {
     pub net: Option<String>,
     /// Where each server and each mount is, if not all are here.
     hosts: Option<Mutex<Hosts>>,
+    /// Mounts that there have been.
+    mounted: u8,
     _watched: Watchdog,
 }
 
@@ -151,7 +153,17 @@ impl Cluster {
         let _watched = Watchdog::over(&folder);
         let (port, mounts) = (fresh_port(), Vec::new());
         let net = std::env::var(NET).ok().filter(|net| !net.is_empty());
-        Cluster { binary, folder, port, mounts, small_pages: false, net, hosts: None, _watched }
+        Cluster {
+            binary,
+            folder,
+            port,
+            mounts,
+            small_pages: false,
+            net,
+            hosts: None,
+            mounted: 0,
+            _watched,
+        }
     }
 
     /// The same with each server and each mount on a host of its own, so over TCP, whatever is said.
@@ -307,7 +319,8 @@ impl Cluster {
     /// Mounts it at a folder of that name with options.
     pub fn mount_with(&mut self, name: &str, options: &[&str]) -> PathBuf {
         let point = self.path(name);
-        let host = FIRST_MOUNT + self.mounts.len() as u8;
+        let host = FIRST_MOUNT + self.mounted;
+        self.mounted += 1;
         self.mounts.push(point.clone());
         let mut command = self.mount_command(name);
         // By itself it waits for 5 s, for which a busy machine may stand still.
