@@ -201,6 +201,8 @@ pub struct Client {
     ping_ns: AtomicU64,
     /// All OSTs are in this process.
     pub(crate) osts_are_here: AtomicBool,
+    /// An MDT has said that parts are switched off there: until when none is asked for.
+    pub(crate) no_parts_until_ns: AtomicU64,
     stopped: AtomicBool,
     /// It has said goodbye.
     pub(crate) left: AtomicBool,
@@ -249,6 +251,7 @@ impl Client {
             clock: AtomicU64::new(1),
             ping_ns: AtomicU64::new(0),
             osts_are_here: AtomicBool::new(false),
+            no_parts_until_ns: AtomicU64::new(0),
             stopped: AtomicBool::new(false),
             left: AtomicBool::new(false),
         })

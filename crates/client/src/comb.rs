@@ -19,6 +19,8 @@ const STEPS_UNDER_SHARED: u32 = 16;
 /// long after each more, but for 64 s at most.
 const VAIN_NS: u64 = 2_000_000_000;
 const VAIN_DOUBLED_MAX: u32 = 5;
+/// Where parts are switched off none is asked for so long, of no file: a minute.
+pub(crate) const NO_PARTS_NS: u64 = 60_000_000_000;
 
 /// How an open file is written.
 #[derive(Debug, Clone, Copy, Default)]

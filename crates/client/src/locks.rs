@@ -18,6 +18,7 @@
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
@@ -28,6 +29,7 @@ use sateen_wire::{
 };
 
 use crate::client::Client;
+use crate::comb::NO_PARTS_NS;
 use crate::held::{Granted, Held, Leaving, Served};
 use crate::inode::{Inode, InodeState};
 use crate::outsiders::Pauses;
@@ -573,7 +575,9 @@ impl Client {
     /// vain of late; with `shared` by one who gives back a lock for it.
     pub(crate) fn may_ask_for_parts(&self, inode: &Inode, shared: bool) -> bool {
         let now_ns = self.port.now().mono_ns;
-        lock(&inode.state).no_parts.is_over(now_ns, shared) && self.has_combs(inode.fid)
+        now_ns >= self.no_parts_until_ns.load(Ordering::Relaxed)
+            && lock(&inode.state).no_parts.is_over(now_ns, shared)
+            && self.has_combs(inode.fid)
     }
 
     /// Asks the MDT for a data lock, once. Whoever asks has none of this file in use.
@@ -596,7 +600,14 @@ impl Client {
             }
         };
         let of_part = matches!(request, MdtRequest::EnqueuePart { .. });
-        let reply = self.mdt_pinned(fid, request).await?;
+        let reply = match self.mdt_pinned(fid, request).await {
+            Err(Errno::EOPNOTSUPP) if of_part => {
+                let until_ns = self.port.now().mono_ns.saturating_add(NO_PARTS_NS);
+                self.no_parts_until_ns.store(until_ns, Ordering::Relaxed);
+                return Ok(Got::Nothing);
+            }
+            reply => reply?,
+        };
         let (attr, parted) = match reply.body {
             MdtReply::Inode { attr } => (attr, false),
             MdtReply::Parted { attr, .. } if of_part => (attr, true),

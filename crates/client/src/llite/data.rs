@@ -586,7 +586,9 @@ impl Client {
         };
         let comb = strides.comb(false).filter(|comb| comb.has(offset, len));
         let inode = &file.inode;
-        if access == Access::Write || comb.is_none() || !self.may_ask_for_parts(inode, false) {
+        // What lies in several objects is asked for apart from a shared lock, which goes for it.
+        let gives_back = access == Access::Put && lock(&inode.state).is_sharing();
+        if access == Access::Write || comb.is_none() || !self.may_ask_for_parts(inode, gives_back) {
             return whole;
         }
         let apart = strides.comb(true).is_some() && self.may_ask_for_parts(inode, true);

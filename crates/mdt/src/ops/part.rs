@@ -22,6 +22,10 @@ pub(super) fn run(
     if mdt.core.exports.features(op.client).is_none_or(|all| all & COMBS == 0) {
         return Err(Errno::EINVAL.into());
     }
+    if !mdt.config.parts {
+        // Before anything is counted: who asks in vain is to be no trouble to others.
+        return Err(Errno::EOPNOTSUPP.into());
+    }
     op.need_fences()?;
     let view = View::new(&mdt.core, op.fetched, mdt.config.index);
     let attr = view.file(fid)?.attr;
@@ -72,15 +76,26 @@ fn part_or_more(mdt: &mut Mdt, op: &Op<'_>, part: &Need) -> Need {
     }
     let is_contended = mdt.contention.is_contended(now, fid);
     let there_are = mdt.locks.parts_of(fid);
-    let granted = mdt.config.parts
-        && (is_contended || there_are > 0)
+    let granted = (is_contended || there_are > 0)
         && there_are < PARTS_PER_FILE_MAX
         && !mdt.contention.parts_are_off(now, fid);
-    match (granted, is_contended) {
-        (true, _) => *part,
+    let asks_first = op.ticket.is_none();
+    let need = match (granted, is_contended) {
+        (true, _) => {
+            if asks_first && there_are > 0 {
+                // Those whom a look has taken theirs from, and who ask behind it, are to find that so.
+                mdt.contention.goes_on(now, fid);
+            }
+            return *part;
+        }
         (false, true) => Need::of(fid, LockMode::Cw, Ibits::DATA),
         (false, false) => Need::of(fid, LockMode::Pw, Ibits::DATA),
+    };
+    // Also where there are too many.
+    if asks_first && mdt.locks.breaks_parts(op.client, &need) {
+        mdt.contention.breaks_parts(now, fid, (op.client, Break::ByWhole));
     }
+    need
 }
 
 /// Parts of the run before; see [`super::reclaim`] for the other locks.
@@ -91,6 +106,7 @@ pub(super) fn reclaim(
 ) -> Result<Outcome, Fault> {
     let claims = parts.iter().map(|part| (part.fid, part.id, part.comb));
     reclaim::take_each(mdt, op, claims, |mdt, client, (fid, id, comb)| {
-        mdt.locks.reclaim_part(client, (fid, comb), id)
+        mdt.locks.parts_of(fid) < 2 * PARTS_PER_FILE_MAX
+            && mdt.locks.reclaim_part(client, (fid, comb), id)
     })
 }

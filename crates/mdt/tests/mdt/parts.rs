@@ -154,11 +154,12 @@ fn nobody_gets_one_if_that_is_so_set_and_then_those_that_there_are_go() {
     let (fid, _) = contended(&mut world);
     part(&mut world, A, fid, 0);
     world.mdt.set_grants_parts(false);
-    assert_eq!(ask(&mut world, B, fid, comb(1)).mode, LockMode::Cw);
-    assert_eq!(ask(&mut world, A, fid, comb(0)).mode, LockMode::Cw);
-    assert_eq!(modes(&world, fid), [LockMode::Cw, LockMode::Cw]);
+    let request = MdtRequest::EnqueuePart { fid, comb: comb(1) };
+    assert_eq!(world.err(B, request), Errno::EOPNOTSUPP);
+    assert_eq!(modes(&world, fid), [LockMode::Part], "who has asked in vain has done nothing");
+    assert_eq!(enqueue(&mut world, B, fid, LockMode::Cw).mode, LockMode::Cw);
+    assert_eq!(modes(&world, fid), [LockMode::Cw]);
     let fid = world.mknod(A, ROOT, "g");
-    assert_eq!(ask(&mut world, A, fid, comb(0)).mode, LockMode::Pw);
     // And none of a file that is never shared.
     world.mdt.set_grants_parts(true);
     world.mdt.set_contention(0, SOON_NS);
