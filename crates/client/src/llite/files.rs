@@ -387,15 +387,22 @@ impl Client {
         how: OpenHow,
         cred: Cred,
     ) -> Result<Opened> {
-        let era = self.era();
-        let open_id = self.next_open_id();
-        let fid = self.new_fid(parent, era).await?;
-        let flags = OpenFlags { write: how.write, truncate: false, exec: false };
-        let want = Ibits::META.union(Ibits::DATA);
-        let linkable = !how.exclusive;
-        let request =
-            MdtRequest::Tmpfile { parent, fid, mode, cred, flags, open_id, linkable, want };
-        let answer = self.mdt_in(era, parent, request).await?;
+        let mut again = true;
+        let (fid, open_id, answer) = loop {
+            let era = self.era();
+            let open_id = self.next_open_id();
+            let fid = self.new_fid(parent, era).await?;
+            let flags = OpenFlags { write: how.write, truncate: false, exec: false };
+            let want = Ibits::META.union(Ibits::DATA);
+            let linkable = !how.exclusive;
+            let request =
+                MdtRequest::Tmpfile { parent, fid, mode, cred, flags, open_id, linkable, want };
+            match self.mdt_in(era, parent, request).await {
+                // It was made, and has gone with the MDT's crash before this client heard of it.
+                Err(Errno::ESTALE) if again => again = false,
+                answer => break (fid, open_id, answer?),
+            }
+        };
         let MdtReply::Created { attr, layout, .. } = answer.body else { return Err(Errno::EPROTO) };
         let inode = self.inode(fid);
         self.begin_open(&inode, how);

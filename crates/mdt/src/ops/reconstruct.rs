@@ -1,19 +1,20 @@
 //! A request that is asked again after a crash, and that the run before has executed: its reply slot
 //! is there, and with it everything that it did. Only the answer is lost, and is made again here from
 //! the names and FIDs of the request and from what there is. Others may have gone on with that since,
-//! which is as if they had done so right after the answer: what was made may be gone again, and is
-//! then answered for as a file without a name, made anew if it is to be open. Nobody is thrown out
-//! because his answer is lost.
+//! which is as if they had done so right after the answer. Of a file that was made to be open and is
+//! gone by now nothing can be made again, since objects of its FID may be on their way out: whoever
+//! has seen it alone makes another, and of others that client is thrown out.
 //!
 //! Locks do not come along: who wants some asks for them. What lay in memory alone is done again: an
 //! open that was not told of is one once more. So is what changes nothing when it is done twice.
 
+use sateen_ldlm::Need;
 use sateen_target::Fault;
 use sateen_types::{Attr, Errno, Fid};
-use sateen_wire::{Grants, HeldOpen, MdtReply, MdtRequest, OpenFlags};
+use sateen_wire::{Grants, HeldOpen, Ibits, MdtReply, MdtRequest, OpenFlags};
 
 use super::create::{Lists, New, check, inode};
-use super::open::{self, Intent, Opened, has_begun, open_file};
+use super::open::{self, Intent, Opened, begin_anew, has_begun, open_file};
 use super::shown;
 use crate::mdt::Mdt;
 use crate::names::{Found, find};
@@ -35,8 +36,9 @@ pub(crate) fn run(
         MdtRequest::Tmpfile { fid, flags, open_id, linkable, cred, want, .. } => {
             let intent = Intent { flags: *flags, id: *open_id, cred: *cred, want: *want };
             match attr(mdt, op, *fid)? {
-                // Nobody has told that it is open, so it may be gone; nobody else has seen it either.
-                None => super::run(mdt, op, request).map(Some),
+                // Nobody has told that it is open, so it is gone, and its objects go. Nobody else has
+                // seen it: the client makes another, of another FID.
+                None => Err(Errno::ESTALE.into()),
                 Some(_) => reopened(mdt, op, (*fid, *linkable), &intent, transno).map(Some),
             }
         }
@@ -125,7 +127,8 @@ fn create(
     request: &MdtRequest,
     transno: u64,
 ) -> Result<Option<Outcome>, Fault> {
-    let MdtRequest::Create { parent, name, fid, mode, cred, open, open_id, want, .. } = request
+    let MdtRequest::Create { parent, name, fid, cred, open, open_id, exclusive, want, .. } =
+        request
     else {
         return Ok(None);
     };
@@ -141,24 +144,18 @@ fn create(
     if there.is_some() {
         return reopened(mdt, op, (*fid, false), &intent, transno).map(Some);
     }
-    if let Some(there) = named(mdt, op, (*parent, name.as_bytes()))? {
-        let opened = open_file(mdt, op, there, &intent, |Opened { attr, layout }| {
-            MdtReply::Created { attr, layout, existed: true, parent: None }
-        })?;
-        return Ok(Some(when_cut(opened, transno)));
+    // Who wanted to be the one that makes it has not opened what somebody else has made since.
+    if *exclusive {
+        return Ok(None);
     }
-    // It was made and has lost its name since, while nobody knew that it is open.
-    let nameless = MdtRequest::Tmpfile {
-        parent: *parent,
-        fid: *fid,
-        mode: *mode,
-        cred: *cred,
-        flags,
-        open_id: *open_id,
-        linkable: false,
-        want: *want,
-    };
-    super::run(mdt, op, &nameless).map(Some)
+    let Some(there) = named(mdt, op, (*parent, name.as_bytes()))? else { return Ok(None) };
+    let opened = open_file(mdt, op, there, &intent, |Opened { attr, layout }| MdtReply::Created {
+        attr,
+        layout,
+        existed: true,
+        parent: None,
+    })?;
+    Ok(Some(when_cut(opened, transno)))
 }
 
 /// The answer to a create of something that is not to be open, and is gone again.
@@ -195,7 +192,8 @@ fn made(mdt: &mut Mdt, op: &Op<'_>, attr: Attr, transno: u64) -> Result<Outcome,
 }
 
 /// The file that was made is open again. Whoever has opened it by its name, and closed it, has ended
-/// its write session, which is begun as by an open then.
+/// its write session, which is begun as by an open then; but in a transaction of the MDT's own, since
+/// what the client has made again after the next crash is a create.
 fn reopened(
     mdt: &mut Mdt,
     op: &mut Op<'_>,
@@ -203,16 +201,21 @@ fn reopened(
     intent: &Intent,
     transno: u64,
 ) -> Result<Outcome, Fault> {
-    let attr = attr(mdt, op, fid)?.ok_or(Errno::ENOENT)?;
-    if intent.flags.write && !has_begun(&attr) {
-        return open_file(mdt, op, fid, intent, |Opened { attr, layout }| MdtReply::Created {
-            attr,
-            layout,
-            existed: false,
-            parent: None,
-        });
+    let mut attr = attr(mdt, op, fid)?.ok_or(Errno::ENOENT)?;
+    let begins = intent.flags.write && !has_begun(&attr);
+    if begins {
+        if mdt.opens.runs_elsewhere(fid, op.client) {
+            return Err(Errno::ETXTBSY.into());
+        }
+        op.need_fences()?;
+        op.need_beside_groups(&mut mdt.locks, &Need::all_gone(fid, Ibits::DATA))?;
+        attr = begin_anew(mdt, op, fid)?;
     }
     let open = HeldOpen { open_id: intent.id, fid, flags: intent.flags, closing: false };
     mdt.reopen(op.client, &open, (&attr, linkable && attr.nlink == 0))?;
-    made(mdt, op, attr, transno)
+    let upto = if begins { mdt.core.store.transno() } else { transno };
+    Ok(match made(mdt, op, attr, transno)? {
+        Outcome::Reply(reply) => Outcome::Durable(reply, upto),
+        other => other,
+    })
 }

@@ -118,41 +118,52 @@ fn ends_with_nothing(world: &mut World, opens: &[(Fid, OpenId)]) {
 }
 
 #[test]
-fn a_file_without_a_name_is_there_or_made_anew() {
+fn a_file_without_a_name_is_there_or_another_is_made() {
     let mut world = world();
-    let requests = [tmpfile(&mut world, true), tmpfile(&mut world, false)];
-    let calls = lost(&mut world, &requests);
-    for (call, request) in calls.into_iter().zip(&requests) {
-        let reply = again(&mut world, call, request);
-        assert_eq!((reply.error, made(&reply)), (None, 0));
-        assert_eq!(again(&mut world, call, request), reply, "it is kept");
-    }
-    // The one may have a name, and the other may not.
-    let [(may, may_open), (not, not_open)] = requests.each_ref().map(of);
-    let link = |fid, text: &str| MdtRequest::Link { fid, parent: ROOT, name: name(text) };
-    assert_eq!(world.call(A, link(not, "not")).error, Some(Errno::ENOENT));
-    assert_eq!(world.call(A, link(may, "may")).error, None);
-    world.ok(B, World::unlink_request(ROOT, "may", false));
-    ends_with_nothing(&mut world, &[(may, may_open), (not, not_open)]);
+    let gone = tmpfile(&mut world, true);
+    let call = lost(&mut world, std::slice::from_ref(&gone))[0];
+    let reply = again(&mut world, call, &gone);
+    // Of its FID nothing is made: what was written to it might be on its way out.
+    assert_eq!(reply.error, Some(Errno::ESTALE));
+    assert_eq!(again(&mut world, call, &gone), reply, "it is kept");
+    let another = tmpfile(&mut world, true);
+    let reply = world.call(A, another.clone());
+    assert_eq!((reply.error, made(&reply)), (None, 0));
+    ends_with_nothing(&mut world, &[of(&another)]);
 }
 
-/// Removed by somebody else before it was asked again: who made it has it open without a name.
+/// Removed by somebody else before it was asked again.
 #[test]
-fn what_was_made_and_removed_is_open_without_a_name() {
+fn what_was_made_and_removed_is_told_as_it_was() {
     let mut world = world();
-    let open = create(&mut world, "open", 0o100_644, Some(WRITE));
     let shut = create(&mut world, "shut", 0o100_666, None);
     let dir = create(&mut world, "dir", 0o040_777, None);
-    let requests = [open.clone(), shut, dir];
+    let requests = [shut, dir];
     let calls = lost(&mut world, &requests);
-    world.ok(B, World::unlink_request(ROOT, "open", false));
     world.ok(B, World::unlink_request(ROOT, "shut", false));
     world.ok(B, World::unlink_request(ROOT, "dir", true));
     for (call, request) in calls.into_iter().zip(&requests) {
         let reply = again(&mut world, call, request);
         assert_eq!((reply.error, made(&reply)), (None, 0), "{request:?}");
     }
-    ends_with_nothing(&mut world, &[of(&open)]);
+    ends_with_nothing(&mut world, &[]);
+}
+
+/// Somebody else has made another of that name since: who wanted to be the one that makes it has not
+/// opened that.
+#[test]
+fn an_exclusive_open_is_of_the_own_file_or_none() {
+    let mut world = world();
+    let mut exclusive = create(&mut world, "lock", 0o100_644, Some(WRITE));
+    let MdtRequest::Create { exclusive: is_so, .. } = &mut exclusive else { panic!() };
+    *is_so = true;
+    let call = lost(&mut world, std::slice::from_ref(&exclusive))[0];
+    world.ok(B, World::unlink_request(ROOT, "lock", false));
+    world.mknod(B, ROOT, "lock");
+    world.clients.get_mut(&A).unwrap().replies.remove(&(call.slot, call.seq));
+    world.deliver(world.header(call), Request::Mdt(exclusive.clone()));
+    world.rest();
+    assert!(world.reply(call).is_none_or(|reply| reply.error.is_some()));
 }
 
 /// Removed while another has it open.
@@ -184,15 +195,8 @@ fn a_session_that_has_ended_begins_again() {
     let cred = Cred::default();
     world.ok(B, MdtRequest::Open { fid, flags: WRITE, open_id: others, cred, want: Ibits::DATA });
     world.close(B, fid, others, Some(report(7, true)));
-    let is_stale = |world: &mut World| {
-        world.flush();
-        fsck::inodes(&fsck::image(&world.frames))[&fid].attr.size_stale
-    };
-    assert!(!is_stale(&mut world));
     assert_eq!(made(&again(&mut world, call, &open)), 1);
-    assert!(is_stale(&mut world), "before anything is written");
     world.close(A, fid, open_id, Some(report(9, true)));
-    assert!(!is_stale(&mut world));
     world.ok(B, World::unlink_request(ROOT, "open", false));
     ends_with_nothing(&mut world, &[]);
 }
