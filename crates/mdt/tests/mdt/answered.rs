@@ -184,9 +184,9 @@ fn what_has_lost_its_name_and_is_there_is_open_as_well() {
     ends_with_nothing(&mut world, &[(fid, open_id)]);
 }
 
-/// Another has opened it by its name, and by closing it has ended the session.
+/// Another has opened it by its name, written and closed it meanwhile.
 #[test]
-fn a_session_that_has_ended_begins_again() {
+fn what_another_has_opened_and_closed_is_open_as_well() {
     let mut world = world();
     let open = create(&mut world, "open", 0o100_644, Some(WRITE));
     let (fid, open_id) = of(&open);
