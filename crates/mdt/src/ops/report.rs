@@ -119,7 +119,7 @@ pub(super) fn run(
     if glimpsed.is_some() && (!op.fenced || may_write()) {
         // It is right for now. What a client of the last run, or one that an OST which was out of
         // use has not refused yet, may still write, who asks once it is fenced will find.
-        return Ok(Outcome::done(0));
+        return for_now(mdt, op, fid, (report, glimpsed));
     }
     let mut report = *report;
     let mut holder = mdt.locks.covers(op.client, &writes_data(fid));
@@ -182,4 +182,36 @@ pub(super) fn run(
         mdt.opens.shared_wrote(fid);
     }
     Ok(Outcome::noted(attr, transno))
+}
+
+/// Somebody has asked the objects while others may still write them. When they were written is not
+/// found again once the inode is changed, because nobody tells a time from before its ctime: that is
+/// noted, and the size as little known as before.
+fn for_now(
+    mdt: &mut Mdt,
+    op: &Op<'_>,
+    fid: Fid,
+    (report, version): (&SizeReport, Option<u64>),
+) -> Result<Outcome, Fault> {
+    let view = View::new(&mdt.core, op.fetched, mdt.config.index);
+    let mut inode = view.file(fid)?;
+    let in_time = version == Some(inode.attr.version) && inode.attr.size_stale;
+    // Not twice, if the clock of an OST is ahead. And whoever may be writing tells it himself.
+    let mtime = report.mtime.filter(|mtime| in_time && *mtime != inode.attr.mtime);
+    let mtime = mtime.filter(|_| {
+        mdt.opens.writers(fid) == 0
+            && !mdt.locks.covers(op.client, &writes_data(fid))
+            && !mdt.locks.in_conflict(op.client, &reads_size(fid))
+    });
+    let Some(mtime) = mtime else { return Ok(Outcome::done(0)) };
+    let stamp = op.stamp(&mdt.core);
+    mdt.batch.clear();
+    drop_capabilities(&view, &mut mdt.batch, &mut inode)?;
+    inode.attr.mtime = mtime;
+    // No later: what is written from now on is to be found as well.
+    inode.attr.ctime = inode.attr.ctime.max(mtime.min(stamp.time));
+    inode.attr.version = stamp.transno;
+    put_inode(&mut mdt.batch, &inode);
+    let attr = inode.attr;
+    Ok(Outcome::noted(attr, op.commit(&mut mdt.core, &mut mdt.batch)))
 }

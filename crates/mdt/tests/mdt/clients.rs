@@ -2,7 +2,7 @@
 
 use sateen_osd::{Batch, Key};
 use sateen_target::{Outbox, Service};
-use sateen_types::{ClientId, Endpoint, Errno, Fid};
+use sateen_types::{Attr, ClientId, Endpoint, Errno, Fid, Timespec};
 use sateen_wire::codec::Wire;
 use sateen_wire::disk::mdt::ClientRecord;
 use sateen_wire::*;
@@ -183,6 +183,46 @@ fn a_glimpse_from_before_the_fence_is_not_believed_after_a_restart() {
     world.rest();
     assert!(world.osts[&1].fenced.contains(&A));
     believed_in_the_end(&mut world, attr.fid, seen.version);
+}
+
+/// Nobody finds that again once the inode is changed, since what is told of its objects does not say
+/// whether it is from before somebody has set a time.
+#[test]
+fn when_a_file_was_written_is_noted_before_the_fence() {
+    let mut world = World::with_clients(2);
+    let (reply, _) = world.creat(A, ROOT, "f", META.union(DATA));
+    let ReplyBody::Mdt(MdtReply::Created { attr: Attr { fid, .. }, .. }) = reply.body else {
+        panic!()
+    };
+    world.rest();
+    world.gone = [1].into();
+    world.crash(world.frames.len());
+    world.connect(B);
+    let seen = world.stat(B, fid);
+    let mtime = Timespec::from_ns(world.now.wall_ns);
+    assert!(seen.size_stale && seen.ctime < mtime);
+    let glimpse_at = |version, mtime| {
+        let report = SizeReport { mtime: Some(mtime), ..report(4096, false) };
+        MdtRequest::ReportSize { fid, report, glimpsed: true, version }
+    };
+    world.ok(B, glimpse_at(seen.version, mtime));
+    let noted = world.stat(B, fid);
+    assert_eq!((noted.mtime, noted.ctime, noted.size), (mtime, mtime, seen.size));
+    assert!(noted.size_stale && noted.version > seen.version);
+    // Neither what goes by something older, nor the same once more.
+    world.ok(B, glimpse_at(seen.version, seen.mtime));
+    world.ok(B, glimpse_at(noted.version, mtime));
+    assert_eq!(world.stat(B, fid), noted);
+    world.tick(10);
+    let set = SetAttr { mode: Some(0o700), ..SetAttr::default() };
+    world.ok(B, MdtRequest::SetAttr { fid, set, cred: Cred::default() });
+    world.gone.clear();
+    world.tick(2_100);
+    world.rest();
+    let seen = world.stat(B, fid);
+    assert!(seen.ctime > mtime && seen.size_stale);
+    believed_in_the_end(&mut world, fid, seen.version);
+    assert_eq!(world.stat(B, fid).mtime, mtime);
 }
 
 #[test]
