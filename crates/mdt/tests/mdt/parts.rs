@@ -320,3 +320,34 @@ fn who_claims_what_he_cannot_have_is_refused() {
     assert!(world.reply(call).is_some_and(|reply| reply.error.is_none()));
     assert_eq!(modes(&world, fid), [LockMode::Part]);
 }
+
+#[test]
+fn nobody_waits_for_a_part_of_what_an_ost_out_of_use_has_to_cut() {
+    let mut world = world();
+    let (fid, _) = contended(&mut world);
+    part(&mut world, A, fid, 0);
+    world.gone.extend([0, 1]);
+    let set = SetAttr { size: Some(1), ..SetAttr::default() };
+    let cut = world.start(A, MdtRequest::SetAttr { fid, set, cred: Cred::default() });
+    world.rest();
+    let request = MdtRequest::EnqueuePart { fid, comb: comb(1) };
+    let waits = world.start(B, request.clone());
+    world.rest();
+    assert!([cut, waits].iter().all(|call| world.reply(*call).is_none()));
+    for ost in [0, 1] {
+        world.mdt.set_ost_active(ost, false);
+    }
+    world.tick(5);
+    assert_eq!(world.reply(cut).map(|reply| reply.error), Some(None));
+    assert_eq!(world.reply(waits).map(|reply| reply.error), Some(Some(Errno::EIO)));
+    assert_eq!(world.err(B, request), Errno::EIO);
+    world.gone.clear();
+    for ost in [0, 1] {
+        world.mdt.set_ost_active(ost, true);
+    }
+    for _ in 0..3 {
+        world.tick(2_100);
+        world.rest();
+    }
+    assert!(ask(&mut world, B, fid, comb(1)).bits.intersects(DATA));
+}
