@@ -6,8 +6,9 @@
 //! gone with that, with what is written or cut of it, and with the layout. Unlike what nobody has asked for
 //! it stays when it is read, and when the file is closed; it goes by age, and the least used for others.
 //!
-//! Its place is taken before the OST is asked. A write that begins meanwhile takes it out of the
-//! table, and then what comes is not put there. Nobody waits for it: who asked may be given up.
+//! Its place is taken before the OST is asked, and smaller ones that lie within it go for it. A write
+//! that begins meanwhile takes it out of the table, and then what comes is not put there. Nobody waits
+//! for it: who asked may be given up.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -154,9 +155,7 @@ impl Clean {
             }
             let new = || Box::new(Ahead { lock: id, layout_gen, chunks: BTreeMap::new() });
             let ahead = state.ahead.get_or_insert_with(new);
-            let mut missing = Vec::new();
-            ahead.missing((offset, len), &mut missing);
-            if missing != [(offset, len)] {
+            if !ahead.make_place((offset, len)) {
                 return None;
             }
             let (number, room) = self.room(inode, len + BESIDE_BYTES, now);
@@ -236,6 +235,25 @@ impl Clean {
     }
 }
 
+impl Ahead {
+    /// A place for a range, if something of it is not there, and nothing is in its way but what stays
+    /// and lies within it. That goes: the range has its bytes as well, and otherwise who has read a
+    /// piece of a file once would ask for all of it each time.
+    fn make_place(&mut self, (offset, len): (u64, u64)) -> bool {
+        let end = offset + len;
+        let mut missing = Vec::new();
+        self.missing((offset, len), &mut missing);
+        let is_crossed = self.at(offset).is_some_and(|(start, _)| start < offset);
+        let goes = |chunk: &Chunk| chunk.stays && chunk.data.is_some() && chunk.end <= end;
+        let is_free = !is_crossed && self.chunks.range(offset..end).all(|(_, chunk)| goes(chunk));
+        if missing.is_empty() || !is_free {
+            return false;
+        }
+        self.changed((offset, end));
+        true
+    }
+}
+
 impl Chunk {
     fn is_clean(&self, number: u64) -> bool {
         self.stays && self.number == number
@@ -305,6 +323,30 @@ mod tests {
         lock(&inode.state).locks[0].cancelling = true;
         lock(&inode.state).drop_ahead_of(ID);
         assert!(clean.is_idle() && clean.keep(&inode, ID, (0, 100), 0).is_none());
+    }
+
+    #[test]
+    fn what_lies_within_what_is_read_now_goes_for_it() {
+        let (clean, inode) = (Clean::default(), inode());
+        for range in [(10, 20), (50, 50), (100, 10)] {
+            reads(&clean, &inode, range, 0);
+        }
+        reads(&clean, &inode, (0, 100), 0);
+        assert!(ready(&inode, (0, 110)) && !ready(&inode, (0, 111)));
+        assert_eq!(clean.stats().bytes, 110 + 2 * BESIDE_BYTES);
+        // All of it is there, or something reaches beyond it: nothing goes.
+        assert!(clean.keep(&inode, ID, (10, 90), 0).is_none());
+        assert!(clean.keep(&inode, ID, (0, 110), 0).is_none());
+        assert!(clean.keep(&inode, ID, (90, 100), 0).is_none());
+        assert!(clean.keep(&inode, ID, (105, 100), 0).is_none());
+        assert!(ready(&inode, (0, 110)));
+        // Nor what is being read.
+        let keeping = clean.keep(&inode, ID, (220, 10), 0).unwrap();
+        assert!(clean.keep(&inode, ID, (200, 50), 0).is_none());
+        keeping.came(&[7; 10]);
+        assert!(ready(&inode, (220, 10)));
+        reads(&clean, &inode, (200, 50), 0);
+        assert!(ready(&inode, (200, 50)));
     }
 
     #[test]
