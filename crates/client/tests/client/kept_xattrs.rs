@@ -85,6 +85,35 @@ fn what_was_asked_once_is_known_until_the_lock_is_called_back() {
     }
 }
 
+/// The MDT may have answered before it granted the lock, and another have changed it in between.
+#[test]
+fn what_was_asked_before_the_lock_was_there_is_not_kept() {
+    for (ask, is_first) in ALL.into_iter().flat_map(|ask| [(ask, true), (ask, false)]) {
+        let rig = Rig::mounted();
+        rig.client.introduce(FILE);
+        let mut asking = ask(&rig);
+        let client = rig.client.clone();
+        let mut look = rig.begin(async move { client.getattr(FILE).await });
+        if is_first {
+            assert!(rig.poll(&mut asking).is_none() && rig.poll(&mut look).is_none());
+        } else {
+            assert!(rig.poll(&mut look).is_none() && rig.poll(&mut asking).is_none());
+        }
+        let requests = [rig.take_mdt(), rig.take_mdt()];
+        let (looks, asks_it): (Vec<_>, Vec<_>) = requests
+            .into_iter()
+            .partition(|(_, request)| matches!(request, MdtRequest::GetAttr { .. }));
+        let bits = Ibits::META.union(Ibits::DATA);
+        let body = MdtReply::Inode { attr: attr(3, 10) };
+        rig.answer(&looks[0].0, reply(body, &[grant(1, LockMode::Pr, bits)]));
+        assert!(rig.poll(&mut look).unwrap().is_ok());
+        rig.answer(&asks_it[0].0, bytes(b"old"));
+        assert_eq!(rig.poll(&mut asking), Some(Ok(Bytes::from_static(b"old"))));
+        assert_eq!(asks(&rig, ask, bytes(b"new")), Ok(Bytes::from_static(b"new")));
+        assert_eq!(knows(&rig, ask), Ok(Bytes::from_static(b"new")));
+    }
+}
+
 #[test]
 fn that_there_is_none_is_known_too_and_no_other_error() {
     let (rig, _) = known();

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use sateen_client::{Client, OpenHow};
 use sateen_types::{Endpoint, Errno, Fid, Layout, Result, Seq};
 use sateen_wire::{
-    Grant, Header, Ibits, LockMode, MdtReply, MdtRequest, OpenId, OstReply, OstRequest, Reply,
-    ReplyBody, Request,
+    FILE_LOCK_END_MAX, FileLock, FileLockMode, FileLockState, Grant, Header, Ibits, LockMode,
+    MdtReply, MdtRequest, OpenId, OstReply, OstRequest, Reply, ReplyBody, Request,
 };
 
 use crate::rig::{CRED, FILE, Rig, WRITE, attr, grant, reply};
@@ -130,17 +130,119 @@ fn one_of_each_kind_is_kept_and_neither_serves_for_the_other() {
     }
 }
 
-#[test]
-fn who_empties_the_file_has_it_open_alone() {
-    let (rig, writing, _) = kept(WRITE);
+/// Whoever opens the file like this asks the MDT, and what is kept for writing is closed.
+fn opens_alone(rig: &Rig, how: OpenHow, kept: u64) {
     let client = rig.client.clone();
-    let how = OpenHow { truncate: true, ..WRITE };
     let opening = rig.start(async move { client.open(FILE, how, CRED).await });
     let asked = [rig.take_mdt().1, rig.take_mdt().1];
     let opens = |asked: &MdtRequest| matches!(asked, MdtRequest::Open { .. });
-    let closes = |asked: &MdtRequest| matches!(asked, MdtRequest::Close { open_id, .. } if *open_id == OpenId { id: writing });
+    let closes = |asked: &MdtRequest| matches!(asked, MdtRequest::Close { open_id, .. } if *open_id == OpenId { id: kept });
     assert!(asked.iter().any(opens) && asked.iter().any(closes), "{asked:?}");
     drop(opening);
+}
+
+#[test]
+fn who_empties_the_file_has_it_open_alone() {
+    let (rig, writing, _) = kept(WRITE);
+    opens_alone(&rig, OpenHow { truncate: true, ..WRITE }, writing);
+}
+
+/// Under a lock for reading that came meanwhile there may be pages.
+#[test]
+fn an_open_for_writing_is_not_taken_over_beside_a_lock_for_reading() {
+    let (rig, writing, _) = kept(WRITE);
+    open_in(&rig, READ, LockMode::Pr);
+    opens_alone(&rig, WRITE, writing);
+}
+
+#[test]
+fn no_page_is_read_under_a_lock_for_reading_beside_an_open_that_was_taken_over() {
+    let rig = Rig::with_osts(1);
+    let (reading, _) = open(&rig, READ);
+    rig.client.introduce(FILE);
+    // There are no pages yet, so that the lock for reading stays.
+    let (writing, _) = open(&rig, WRITE);
+    close_here(&rig, writing);
+    assert_eq!(open_again(&rig, WRITE), Ok(writing));
+    // It is granted once more, and then it is all that is left.
+    let (_, header) = open_in(&rig, READ, LockMode::Pr);
+    rig.call_back(3, &header);
+    rig.kernel_is_done();
+    let asked = all_asked(&rig);
+    assert!(matches!(asked[..], [MdtRequest::Cancel { .. }]), "{asked:?}");
+    let client = rig.client.clone();
+    let read = rig.start(async move { client.read(reading, 0, 10, BytesMut::new()).await });
+    let (_, request) = rig.take_mdt();
+    assert!(matches!(request, MdtRequest::Enqueue { .. }), "{request:?}");
+    drop(read);
+}
+
+/// What was locked through an open ends with its close.
+#[test]
+fn who_has_locked_through_an_open_closes_it() {
+    for (how, flock) in [(READ, false), (READ, true), (WRITE, false), (WRITE, true)] {
+        let rig = Rig::with_osts(1);
+        let (handle, _) = open(&rig, how);
+        rig.client.introduce(FILE);
+        let mode = FileLockMode::Read;
+        let lock = FileLock { owner: 5, flock, mode, start: 0, end: FILE_LOCK_END_MAX, pid: 77 };
+        let client = rig.client.clone();
+        let locks = async move { client.set_file_lock(handle, lock, false, || true).await };
+        let mut locking = rig.start(locks);
+        let (header, request) = rig.take_mdt();
+        assert!(matches!(request, MdtRequest::SetFileLock { .. }), "{request:?}");
+        let body = MdtReply::FileLock { state: FileLockState::Granted, holder: None };
+        rig.answer(&header, reply(body, &[]));
+        assert_eq!(rig.poll(&mut locking), Some(Ok(())));
+        assert_eq!(close(&rig, handle), OpenId { id: handle });
+        assert_eq!((rig.client.census().opens_kept, rig.client.file_locks_held()), (0, 0));
+    }
+}
+
+/// It is told by open: whoever took this one over would hear of it, or nobody.
+#[test]
+fn an_open_of_a_file_that_could_not_be_written_out_is_closed() {
+    let rig = Rig::with_osts(1);
+    rig.client.set_dirty_max(4 << 20, 4 << 20);
+    let (handle, _) = open(&rig, WRITE);
+    assert!(rig.client.introduce(FILE) && rig.client.keeps_writes(handle));
+    let write = |offset| {
+        let (client, bytes) = (rig.client.clone(), Bytes::from_static(&[7; 4096]));
+        async move { client.write(handle, offset, bytes, false).await }
+    };
+    let mut first = rig.start(write(0));
+    // That the file has objects is durable before.
+    let (header, request) = rig.take_mdt();
+    assert!(matches!(request, MdtRequest::Sync { .. }), "{request:?}");
+    rig.answer(&header, reply(MdtReply::Done, &[]));
+    assert!(rig.poll(&mut first).is_none());
+    let (header, ..) = rig.take_with_data();
+    let written = OstReply::Written { len: 4096, boot_epoch: 5, granted: 8 << 20 };
+    rig.answer(&header, Reply::ok(ReplyBody::Ost(written)));
+    assert_eq!(rig.poll(&mut first), Some(Ok(4096)));
+    // This one is kept, and fails when it is old.
+    assert_eq!(rig.now(write(4096)), Ok(4096));
+    rig.later(1_100_000_000);
+    let (header, request) = rig.take_ost();
+    assert!(matches!(request, OstRequest::Write { .. }), "{request:?}");
+    rig.answer(&header, Reply::error(Errno::EIO));
+    let client = rig.client.clone();
+    let mut closing = rig.start(async move { client.close(handle).await });
+    let (header, open_id) = loop {
+        let (header, request) = rig.take_request();
+        match request {
+            Request::Mdt(MdtRequest::Close { open_id, .. }) => break (header, open_id),
+            Request::Ost(OstRequest::GetAttr { .. }) => {
+                rig.answer(&header, Reply::ok(ReplyBody::Ost(OstReply::Objects(Vec::new()))));
+                assert!(rig.poll(&mut closing).is_none());
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(open_id, OpenId { id: handle });
+    rig.answer(&header, reply(MdtReply::Done, &[]));
+    assert_eq!(rig.poll(&mut closing), Some(Err(Errno::EIO)));
+    assert_eq!(rig.client.census().opens_kept, 0);
 }
 
 #[test]
