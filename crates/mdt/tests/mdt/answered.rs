@@ -6,53 +6,16 @@ use sateen_wire::*;
 
 use crate::fsck;
 use crate::harness::*;
+use crate::returning::Had;
 
 const WRITE: OpenFlags = OpenFlags { write: true, truncate: false, exec: false };
 
-fn world() -> World {
-    let mut world = World::new(2);
-    world.features = SPEAKS;
-    world.connect(A);
-    world.connect(B);
-    world
-}
-
 /// Carried out and durable, and not answered before the crash; both clients are back then.
 fn lost(world: &mut World, requests: &[MdtRequest]) -> Vec<Call> {
-    let ask = |(slot, request): (u16, &MdtRequest)| {
-        let seq = world.clients.get_mut(&A).unwrap().seqs.entry(slot).or_default();
-        *seq += 1;
-        let call = Call { client: A, slot, seq: *seq };
-        world.deliver(world.header(call), Request::Mdt(request.clone()));
-        assert_eq!(world.reply(call).unwrap().error, None, "{request:?}");
-        call
-    };
-    let calls: Vec<Call> = (10..).zip(requests).map(ask).collect();
+    let calls = (10..).zip(requests).map(|(slot, request)| world.ask_in(slot, request).0).collect();
     world.flush();
-    world.crash_under_clients();
-    let claims = [A, B].map(|client| {
-        assert!(world.reconnect(client).is_some_and(|run| run != 0));
-        let claim = MdtRequest::Reclaim {
-            locks: Vec::new(),
-            opens: Vec::new(),
-            seqs: vec![world.clients[&client].fids.unwrap().0],
-            file_locks: Vec::new(),
-            last: true,
-        };
-        world.start(client, claim)
-    });
-    world.rest();
-    for call in claims {
-        assert_eq!(world.reply(call).unwrap().error, None, "{call:?}");
-    }
+    world.crash_under([A, B].map(|client| (client, Had::default())));
     calls
-}
-
-fn again(world: &mut World, call: Call, request: &MdtRequest) -> Reply {
-    world.clients.get_mut(&A).unwrap().replies.remove(&(call.slot, call.seq));
-    world.deliver(world.header(call), Request::Mdt(request.clone()));
-    world.rest();
-    world.reply(call).expect("an answer")
 }
 
 fn create(world: &mut World, text: &str, mode: u32, open: Option<OpenFlags>) -> MdtRequest {
@@ -119,13 +82,13 @@ fn ends_with_nothing(world: &mut World, opens: &[(Fid, OpenId)]) {
 
 #[test]
 fn a_file_without_a_name_is_there_or_another_is_made() {
-    let mut world = world();
+    let mut world = World::of_speakers(2);
     let gone = tmpfile(&mut world, true);
     let call = lost(&mut world, std::slice::from_ref(&gone))[0];
-    let reply = again(&mut world, call, &gone);
+    let reply = world.ask_again(call, &gone);
     // Of its FID nothing is made: what was written to it might be on its way out.
     assert_eq!(reply.error, Some(Errno::ESTALE));
-    assert_eq!(again(&mut world, call, &gone), reply, "it is kept");
+    assert_eq!(world.ask_again(call, &gone), reply, "it is kept");
     let another = tmpfile(&mut world, true);
     let reply = world.call(A, another.clone());
     assert_eq!((reply.error, made(&reply)), (None, 0));
@@ -135,7 +98,7 @@ fn a_file_without_a_name_is_there_or_another_is_made() {
 /// Removed by somebody else before it was asked again.
 #[test]
 fn what_was_made_and_removed_is_told_as_it_was() {
-    let mut world = world();
+    let mut world = World::of_speakers(2);
     let shut = create(&mut world, "shut", 0o100_666, None);
     let dir = create(&mut world, "dir", 0o040_777, None);
     let requests = [shut, dir];
@@ -143,7 +106,7 @@ fn what_was_made_and_removed_is_told_as_it_was() {
     world.ok(B, World::unlink_request(ROOT, "shut", false));
     world.ok(B, World::unlink_request(ROOT, "dir", true));
     for (call, request) in calls.into_iter().zip(&requests) {
-        let reply = again(&mut world, call, request);
+        let reply = world.ask_again(call, request);
         assert_eq!((reply.error, made(&reply)), (None, 0), "{request:?}");
     }
     ends_with_nothing(&mut world, &[]);
@@ -153,15 +116,14 @@ fn what_was_made_and_removed_is_told_as_it_was() {
 /// opened that.
 #[test]
 fn an_exclusive_open_is_of_the_own_file_or_none() {
-    let mut world = world();
+    let mut world = World::of_speakers(2);
     let mut exclusive = create(&mut world, "lock", 0o100_644, Some(WRITE));
     let MdtRequest::Create { exclusive: is_so, .. } = &mut exclusive else { panic!() };
     *is_so = true;
     let call = lost(&mut world, std::slice::from_ref(&exclusive))[0];
     world.ok(B, World::unlink_request(ROOT, "lock", false));
     world.mknod(B, ROOT, "lock");
-    world.clients.get_mut(&A).unwrap().replies.remove(&(call.slot, call.seq));
-    world.deliver(world.header(call), Request::Mdt(exclusive.clone()));
+    world.send_again(call, &exclusive);
     world.rest();
     assert!(world.reply(call).is_none_or(|reply| reply.error.is_some()));
 }
@@ -169,7 +131,7 @@ fn an_exclusive_open_is_of_the_own_file_or_none() {
 /// Removed while another has it open.
 #[test]
 fn what_has_lost_its_name_and_is_there_is_open_as_well() {
-    let mut world = world();
+    let mut world = World::of_speakers(2);
     let open = create(&mut world, "open", 0o100_644, Some(WRITE));
     let (fid, open_id) = of(&open);
     let call = lost(&mut world, std::slice::from_ref(&open))[0];
@@ -177,7 +139,7 @@ fn what_has_lost_its_name_and_is_there_is_open_as_well() {
     let cred = Cred::default();
     world.ok(B, MdtRequest::Open { fid, flags: WRITE, open_id: others, cred, want: Ibits::NONE });
     world.ok(B, World::unlink_request(ROOT, "open", false));
-    assert_eq!(made(&again(&mut world, call, &open)), 0);
+    assert_eq!(made(&world.ask_again(call, &open)), 0);
     world.close(B, fid, others, Some(report(0, true)));
     world.rest();
     assert_eq!(inodes(&world), 2, "the first one has it open still");
@@ -187,7 +149,7 @@ fn what_has_lost_its_name_and_is_there_is_open_as_well() {
 /// Another has opened it by its name, written and closed it meanwhile.
 #[test]
 fn what_another_has_opened_and_closed_is_open_as_well() {
-    let mut world = world();
+    let mut world = World::of_speakers(2);
     let open = create(&mut world, "open", 0o100_644, Some(WRITE));
     let (fid, open_id) = of(&open);
     let call = lost(&mut world, std::slice::from_ref(&open))[0];
@@ -195,7 +157,7 @@ fn what_another_has_opened_and_closed_is_open_as_well() {
     let cred = Cred::default();
     world.ok(B, MdtRequest::Open { fid, flags: WRITE, open_id: others, cred, want: Ibits::DATA });
     world.close(B, fid, others, Some(report(7, true)));
-    assert_eq!(made(&again(&mut world, call, &open)), 1);
+    assert_eq!(made(&world.ask_again(call, &open)), 1);
     world.close(A, fid, open_id, Some(report(9, true)));
     world.ok(B, World::unlink_request(ROOT, "open", false));
     ends_with_nothing(&mut world, &[]);
@@ -203,7 +165,7 @@ fn what_another_has_opened_and_closed_is_open_as_well() {
 
 #[test]
 fn what_was_moved_or_changed_may_have_gone_on_since() {
-    let mut world = world();
+    let mut world = World::of_speakers(2);
     let [old, set] = ["old", "set"].map(|text| world.mknod(A, ROOT, text));
     world.flush();
     let rename = World::rename_request((ROOT, "old"), (ROOT, "new"));
@@ -213,11 +175,11 @@ fn what_was_moved_or_changed_may_have_gone_on_since() {
     let calls = lost(&mut world, &[rename.clone(), change.clone()]);
     world.ok(B, World::rename_request((ROOT, "new"), (ROOT, "newer")));
     world.ok(B, World::unlink_request(ROOT, "set", false));
-    let reply = again(&mut world, calls[0], &rename);
+    let reply = world.ask_again(calls[0], &rename);
     assert_eq!(reply.error, None);
     assert!(matches!(reply.body, ReplyBody::Mdt(MdtReply::Renamed { .. })), "{reply:?}");
     assert_eq!(world.lookup(B, ROOT, "newer").unwrap().fid, old);
     // As if the removal had come first.
-    assert_eq!(again(&mut world, calls[1], &change).error, Some(Errno::ENOENT));
+    assert_eq!(world.ask_again(calls[1], &change).error, Some(Errno::ENOENT));
     world.mknod(A, ROOT, "goes on");
 }

@@ -7,82 +7,26 @@ use sateen_wire::*;
 
 use crate::fsck;
 use crate::harness::*;
+use crate::returning::Had;
 
 const META: Ibits = Ibits::META;
 const DATA: Ibits = Ibits::DATA;
 const WRITE: OpenFlags = OpenFlags { write: true, truncate: false, exec: false };
 
-/// Two clients that speak.
-fn world() -> World {
-    let mut world = World::new(2);
-    world.features = SPEAKS;
-    world.connect(A);
-    world.connect(B);
-    world
-}
-
-/// What a client tells that holds these, and its sequence.
-fn claim(world: &World, client: ClientId, grants: &Grants, opens: Vec<HeldOpen>) -> MdtRequest {
-    let held = |grant: &Grant| {
-        let Grant { id, fid, mode, bits } = *grant;
-        HeldLock { fid, id, mode, bits }
-    };
-    MdtRequest::Reclaim {
-        locks: grants.iter().map(held).collect(),
-        opens,
-        seqs: vec![world.clients[&client].fids.unwrap().0],
-        file_locks: Vec::new(),
-        last: true,
-    }
-}
-
 fn open(fid: Fid, open_id: OpenId) -> HeldOpen {
     HeldOpen { open_id, fid, flags: WRITE, closing: false }
 }
 
-/// The MDT crashes, both connect as themselves and tell these opens and locks.
-fn crash(world: &mut World, had: &[(Grants, Vec<HeldOpen>)]) {
-    world.crash_under_clients();
-    let mut told = Vec::new();
-    for (client, (grants, opens)) in [A, B].into_iter().zip(had) {
-        assert!(world.reconnect(client).is_some_and(|run| run != 0));
-        let claim = claim(world, client, grants, opens.clone());
-        told.push(world.start(client, claim));
-    }
-    world.rest();
-    for call in told {
-        assert_eq!(world.reply(call).unwrap().error, None, "{call:?}");
-    }
-}
-
-fn nothing() -> (Grants, Vec<HeldOpen>) {
-    (Grants::NONE, Vec::new())
-}
-
-/// Sends a request in a slot, and is answered; nothing is durable yet.
-fn ask(world: &mut World, slot: u16, request: &MdtRequest) -> (Call, Reply) {
-    let seq = world.clients.get_mut(&A).unwrap().seqs.entry(slot).or_default();
-    *seq += 1;
-    let call = Call { client: A, slot, seq: *seq };
-    world.deliver(world.header(call), Request::Mdt(request.clone()));
-    let reply = world.reply(call).unwrap();
-    assert_eq!(reply.error, None, "{request:?}");
-    (call, reply)
-}
-
-/// Sends it once more, as one whose answer got lost.
-fn ask_again(world: &mut World, call: Call, request: &MdtRequest) -> Reply {
-    world.clients.get_mut(&A).unwrap().replies.remove(&(call.slot, call.seq));
-    world.deliver(world.header(call), Request::Mdt(request.clone()));
-    world.rest();
-    world.reply(call).expect("an answer")
+/// It crashes; the first client had these opens, the other nothing.
+fn crash(world: &mut World, opens: &[HeldOpen]) {
+    world.crash_under([(A, Had::opens(opens.to_vec())), (B, Had::default())]);
 }
 
 /// A transaction of its own is not one of the last run, of which a client would believe that its own
 /// of that number is there.
 #[test]
 fn what_a_start_does_before_it_knows_anything_is_not_durable_of_before() {
-    let mut world = world();
+    let mut world = World::of_speakers(2);
     world.mknod(A, ROOT, "f");
     world.flush();
     world.checkpoint();
@@ -97,7 +41,7 @@ fn what_a_start_does_before_it_knows_anything_is_not_durable_of_before() {
 /// waits for everybody once more.
 #[test]
 fn a_run_has_begun_when_another_would_not_wait_for_the_clients_of_the_one_before() {
-    let mut world = world();
+    let mut world = World::of_speakers(2);
     world.mknod(A, ROOT, "f");
     world.mknod(B, ROOT, "g");
     world.flush();
@@ -105,7 +49,7 @@ fn a_run_has_begun_when_another_would_not_wait_for_the_clients_of_the_one_before
     world.keeps_flushes = true;
     for client in [A, B] {
         assert!(world.reconnect(client).is_some_and(|run| run != 0));
-        let claim = claim(&world, client, &Grants::NONE, Vec::new());
+        let claim = world.claim(client, Had::default());
         world.start(client, claim);
     }
     assert!(!world.mdt.recovery_status().recovering, "all have come back");
@@ -117,7 +61,7 @@ fn a_run_has_begun_when_another_would_not_wait_for_the_clients_of_the_one_before
 /// It waits until that is known, and comes before anybody can go on with what he had.
 #[test]
 fn who_is_thrown_out_before_it_is_known_who_was_there_does_not_come_back() {
-    let mut world = world();
+    let mut world = World::of_speakers(2);
     world.mknod(A, ROOT, "f");
     world.mknod(B, ROOT, "g");
     world.flush();
@@ -130,7 +74,7 @@ fn who_is_thrown_out_before_it_is_known_who_was_there_does_not_come_back() {
 
 #[test]
 fn a_client_that_lost_nothing_goes_on_as_itself() {
-    let mut world = world();
+    let mut world = World::of_speakers(2);
     let (reply, id) = world.creat(A, ROOT, "f", META.union(DATA));
     let ReplyBody::Mdt(MdtReply::Created { attr, .. }) = reply.body else { panic!() };
     world.flush();
@@ -142,14 +86,14 @@ fn a_client_that_lost_nothing_goes_on_as_itself() {
     assert_eq!(world.reconnect(A), Some(before));
     let told = world.clients[&A].durable;
     assert!(durable <= told && told < u64::MAX);
-    let had = claim(&world, A, &reply.grants, vec![open(attr.fid, id)]);
+    let had = world.claim(A, Had::new(&reply.grants, vec![open(attr.fid, id)]));
     let told = world.start(A, had);
     world.rest();
     let status = world.mdt.recovery_status();
     assert!(status.recovering && status.crashed && status.expected == 2);
     assert_eq!(world.reply(told), None, "the other may have something");
     assert_eq!(world.reconnect(B), Some(before));
-    let b = claim(&world, B, &Grants::NONE, Vec::new());
+    let b = world.claim(B, Had::default());
     world.ok(B, b);
     world.rest();
     assert_eq!(world.reply(told).unwrap().error, None);
@@ -165,7 +109,7 @@ fn a_client_that_lost_nothing_goes_on_as_itself() {
 
 #[test]
 fn what_is_there_is_answered_once_more_and_the_rest_is_done() {
-    let mut world = world();
+    let mut world = World::of_speakers(2);
     let [gone, old, linked] = ["gone", "old", "linked"].map(|text| world.mknod(A, ROOT, text));
     let dir = world.mkdir(A, ROOT, "dir");
     world.flush();
@@ -202,18 +146,18 @@ fn what_is_there_is_answered_once_more_and_the_rest_is_done() {
         MdtRequest::Open { fid: linked, flags: truncate, open_id: opened, cred, want: Ibits::NONE },
     ];
     let calls: Vec<(Call, Reply)> =
-        (10..).zip(&requests).map(|(slot, request)| ask(&mut world, slot, request)).collect();
+        (10..).zip(&requests).map(|(slot, request)| world.ask_in(slot, request)).collect();
     world.flush();
     let not_there = World::unlink_request(dir, "new", false);
-    let lost = ask(&mut world, 30, &not_there).0;
-    crash(&mut world, &[nothing(), nothing()]);
+    let lost = world.ask_in(30, &not_there).0;
+    crash(&mut world, &[]);
     // Somebody else has gone on with it.
     world.ok(
         B,
         MdtRequest::SetAttr { fid: linked, set: SetAttr { mode: Some(0o640), ..set }, cred },
     );
     for ((call, before), request) in calls.into_iter().zip(&requests) {
-        let again = ask_again(&mut world, call, request);
+        let again = world.ask_again(call, request);
         assert_eq!(again.error, None, "{request:?}");
         let opens = matches!(request, MdtRequest::Open { .. });
         assert!(opens || again.transno == before.transno, "{request:?}: it is done again");
@@ -222,11 +166,11 @@ fn what_is_there_is_answered_once_more_and_the_rest_is_done() {
             other => panic!("{other:?}"),
         };
         assert_eq!(body(&again), body(&before));
-        assert_eq!(ask_again(&mut world, call, request), again, "it is kept");
+        assert_eq!(world.ask_again(call, request), again, "it is kept");
     }
     assert_eq!(world.stat(B, linked).mode & 0o777, 0o640, "it is not done again");
     assert_eq!(world.lookup(B, dir, "new").unwrap().fid, old);
-    assert_eq!(ask_again(&mut world, lost, &not_there).error, None, "it was lost, and is done now");
+    assert_eq!(world.ask_again(lost, &not_there).error, None, "it was lost, and is done now");
     assert_eq!(world.lookup(B, dir, "new").err(), Some(Errno::ENOENT));
     assert_eq!(world.err(B, MdtRequest::GetAttr { fid: gone, want: META }), Errno::ESTALE);
     let MdtRequest::Create { fid, open_id, .. } = made else { panic!() };
@@ -237,50 +181,51 @@ fn what_is_there_is_answered_once_more_and_the_rest_is_done() {
 
 #[test]
 fn slots_are_known_after_a_second_crash_too() {
-    let mut world = world();
+    let mut world = World::of_speakers(2);
     let request = world.create_request(A, ROOT, "once", 0o100_644);
-    let (call, before) = ask(&mut world, 9, &request);
+    let (call, before) = world.ask_in(9, &request);
     world.flush();
     // One within the window, and one after it.
     world.crash_under_clients();
     assert_eq!(world.reconnect(A), Some(101));
     world.flush();
     for _ in 0..2 {
-        crash(&mut world, &[nothing(), nothing()]);
+        crash(&mut world, &[]);
     }
-    let again = ask_again(&mut world, call, &request);
+    let again = world.ask_again(call, &request);
     assert_eq!((again.error, again.transno), (None, before.transno));
 }
 
 #[test]
 fn an_open_that_is_being_closed_may_be_gone_with_its_file() {
-    let mut world = world();
+    let mut world = World::of_speakers(2);
     let (reply, id) = world.creat(A, ROOT, "f", META.union(DATA));
     let ReplyBody::Mdt(MdtReply::Created { attr, .. }) = reply.body else { panic!() };
     let fid = attr.fid;
     world.ok(A, World::unlink_request(ROOT, "f", false));
     world.flush();
     let close = MdtRequest::Close { fid, open_id: id, report: None };
-    let (call, _) = ask(&mut world, 11, &close);
+    let (call, _) = world.ask_in(11, &close);
     world.flush();
     let closing = HeldOpen { closing: true, ..open(fid, id) };
-    crash(&mut world, &[(reply.grants, vec![closing]), nothing()]);
-    assert_eq!(ask_again(&mut world, call, &close).error, None);
+    let had = Had::new(&reply.grants, vec![closing]);
+    world.crash_under([(A, had), (B, Had::default())]);
+    assert_eq!(world.ask_again(call, &close).error, None);
     // One that nobody has closed cannot be gone.
     let before = 100 + world.boots;
     world.crash_under_clients();
     assert_eq!(world.reconnect(A), Some(before));
     assert_eq!(world.reconnect(B), Some(before));
-    let nothing = claim(&world, B, &Grants::NONE, Vec::new());
+    let nothing = world.claim(B, Had::default());
     world.start(B, nothing);
-    let wrong = claim(&world, A, &Grants::NONE, vec![open(fid, id)]);
+    let wrong = world.claim(A, Had::opens(vec![open(fid, id)]));
     assert_eq!(world.err(A, wrong), Errno::ESTALE);
     assert_eq!(world.reconnect(A), None);
 }
 
 #[test]
 fn who_was_thrown_out_stays_out() {
-    let mut world = world();
+    let mut world = World::of_speakers(2);
     world.cut_off = true;
     let now = world.now;
     let a = ClientId(world.clients[&A].id);
@@ -305,7 +250,7 @@ fn who_has_promised_nothing_is_not_waited_for() {
 fn open_in(world: &mut World, slot: u16, fid: Fid) -> (OpenId, Call, MdtRequest, Reply) {
     let (open_id, cred) = (world.open_id(A), Cred::default());
     let request = MdtRequest::Open { fid, flags: WRITE, open_id, cred, want: Ibits::NONE };
-    let (call, reply) = ask(world, slot, &request);
+    let (call, reply) = world.ask_in(slot, &request);
     (open_id, call, request, reply)
 }
 
@@ -325,7 +270,7 @@ fn has_begun(world: &mut World, fid: Fid) -> bool {
 
 #[test]
 fn a_session_begins_anew_where_the_open_that_had_begun_it_is_lost() {
-    let mut world = world();
+    let mut world = World::of_speakers(2);
     let fid = unwritten(&mut world);
     assert!(!has_begun(&mut world, fid));
     // Nobody hears that this was executed.
@@ -335,15 +280,15 @@ fn a_session_begins_anew_where_the_open_that_had_begun_it_is_lost() {
     let (third, ..) = open_in(&mut world, 12, fid);
     assert_eq!(reply.transno, 0, "it stands on the first one");
     let opens = vec![open(fid, second), open(fid, third)];
-    crash(&mut world, &[(Grants::NONE, opens.clone()), nothing()]);
+    crash(&mut world, &opens);
     assert!(has_begun(&mut world, fid));
-    let again = ask_again(&mut world, first, &request);
+    let again = world.ask_again(first, &request);
     assert_eq!((again.error, again.transno), (None, 0), "it is done now");
     // That was durable before anybody could write.
-    crash(&mut world, &[nothing(), nothing()]);
+    crash(&mut world, &[]);
     assert!(has_begun(&mut world, fid));
     let opens = [open(fid, first_id), open(fid, second), open(fid, third)];
-    crash(&mut world, &[(Grants::NONE, opens.to_vec()), nothing()]);
+    crash(&mut world, &opens);
     for id in [first_id, second, third] {
         world.close(A, fid, id, None);
     }
@@ -353,7 +298,7 @@ fn a_session_begins_anew_where_the_open_that_had_begun_it_is_lost() {
 
 #[test]
 fn a_session_begins_anew_where_another_client_had_begun_it() {
-    let mut world = world();
+    let mut world = World::of_speakers(2);
     world.mdt.set_commit_on_sharing(false);
     let fid = unwritten(&mut world);
     let (.., reply) = open_in(&mut world, 10, fid);
@@ -362,38 +307,39 @@ fn a_session_begins_anew_where_another_client_had_begun_it() {
     let request = MdtRequest::Open { fid, flags: WRITE, open_id, cred, want: Ibits::NONE };
     let call = world.start(B, request);
     assert_eq!(world.reply(call).unwrap().transno, 0);
-    crash(&mut world, &[nothing(), (Grants::NONE, vec![open(fid, open_id)])]);
+    let had = Had::opens(vec![open(fid, open_id)]);
+    world.crash_under([(A, Had::default()), (B, had)]);
     assert!(has_begun(&mut world, fid));
 }
 
 #[test]
 fn an_open_that_is_being_closed_begins_no_session() {
-    let mut world = world();
+    let mut world = World::of_speakers(2);
     let fid = unwritten(&mut world);
     open_in(&mut world, 10, fid);
     let (second, ..) = open_in(&mut world, 11, fid);
     let close = MdtRequest::Close { fid, open_id: second, report: None };
-    let (call, _) = ask(&mut world, 12, &close);
+    let (call, _) = world.ask_in(12, &close);
     let closing = HeldOpen { closing: true, ..open(fid, second) };
-    crash(&mut world, &[(Grants::NONE, vec![closing]), nothing()]);
+    crash(&mut world, &[closing]);
     assert!(!has_begun(&mut world, fid));
-    assert_eq!(ask_again(&mut world, call, &close).error, None);
+    assert_eq!(world.ask_again(call, &close).error, None);
 }
 
 /// A client that claims this open is lost; the other comes with nothing.
 fn is_lost_with(world: &mut World, before: u64, open: HeldOpen) {
     assert_eq!(world.reconnect(A), Some(before));
     assert_eq!(world.reconnect(B), Some(before));
-    let b = claim(world, B, &Grants::NONE, Vec::new());
+    let b = world.claim(B, Had::default());
     world.start(B, b);
-    let wrong = claim(world, A, &Grants::NONE, vec![open]);
+    let wrong = world.claim(A, Had::opens(vec![open]));
     assert_eq!(world.err(A, wrong), Errno::ESTALE);
     assert_eq!(world.reconnect(A), None);
 }
 
 #[test]
 fn no_session_begins_anew_after_a_stop_in_good_order() {
-    let mut world = world();
+    let mut world = World::of_speakers(2);
     let fid = unwritten(&mut world);
     let before = 100 + world.boots;
     assert_eq!(world.stop(), sateen_target::Ending::Clean);

@@ -29,6 +29,7 @@ mod posix;
 mod recovery;
 mod replay;
 mod restart;
+mod returning;
 mod sharing;
 mod silent;
 mod tmpfile;

@@ -5,6 +5,7 @@ use sateen_wire::*;
 
 use crate::fsck;
 use crate::harness::*;
+use crate::returning::Had;
 
 const WRITE: OpenFlags = OpenFlags { write: true, truncate: false, exec: false };
 
@@ -13,10 +14,7 @@ type Done = (MdtRequest, Reply);
 
 /// Two clients that speak; each has had something.
 fn world() -> World {
-    let mut world = World::new(2);
-    world.features = SPEAKS;
-    world.connect(A);
-    world.connect(B);
+    let mut world = World::of_speakers(2);
     world.mkdir(A, ROOT, "of a");
     world.mkdir(B, ROOT, "of b");
     world.rest();
@@ -46,23 +44,13 @@ fn replay(done: &[Done]) -> MdtRequest {
     MdtRequest::Replay { changes: done.iter().map(told).collect(), last: true }
 }
 
-fn claim(world: &World, client: ClientId, opens: Vec<HeldOpen>) -> MdtRequest {
-    MdtRequest::Reclaim {
-        locks: Vec::new(),
-        opens,
-        seqs: vec![world.clients[&client].fids.unwrap().0],
-        file_locks: Vec::new(),
-        last: true,
-    }
-}
-
 /// Everybody tells what he had, and the window ends.
 fn come_back(world: &mut World, opens: [Vec<HeldOpen>; 2]) {
     let claims: Vec<Call> = [A, B]
         .into_iter()
         .zip(opens)
         .map(|(client, opens)| {
-            let claim = claim(world, client, opens);
+            let claim = world.claim(client, Had::opens(opens));
             world.start(client, claim)
         })
         .collect();
@@ -151,12 +139,12 @@ fn what_is_open_without_a_name_stays() {
     for client in [A, B] {
         world.reconnect(client);
     }
-    let early = claim(&world, A, vec![open]);
+    let early = world.claim(A, Had::opens(vec![open]));
     let early = world.start(A, early);
     let of_b = world.start(B, replay(&[removed]));
     world.rest();
     assert_eq!(world.reply(of_b).unwrap().error, None);
-    let last = claim(&world, B, Vec::new());
+    let last = world.claim(B, Had::default());
     world.ok(B, last);
     world.rest();
     assert_eq!(world.reply(early).unwrap().error, None);
@@ -180,7 +168,7 @@ fn who_builds_on_what_is_lost_cannot_go_on_and_others_can() {
         world.reconnect(client);
     }
     // The first has forgotten what it did.
-    let nothing = claim(&world, A, Vec::new());
+    let nothing = world.claim(A, Had::default());
     let goes_on = world.start(A, nothing);
     let refused = world.start(B, replay(&[builds]));
     world.rest();
@@ -204,7 +192,7 @@ fn another_file_is_not_removed_under_the_same_name() {
     for client in [A, B] {
         world.reconnect(client);
     }
-    let nothing = claim(&world, A, Vec::new());
+    let nothing = world.claim(A, Had::default());
     world.start(A, nothing);
     world.start(B, replay(&[removed]));
     world.rest();
@@ -225,7 +213,7 @@ fn a_crash_in_between_makes_nothing_twice() {
         for client in [A, B] {
             assert_eq!(world.reconnect(client), Some(101), "the last that has answered");
         }
-        let nothing = claim(&world, B, Vec::new());
+        let nothing = world.claim(B, Had::default());
         world.start(B, nothing);
         let told = world.start(A, replay(&all));
         world.rest();
@@ -243,7 +231,7 @@ fn a_crash_in_between_makes_nothing_twice() {
         assert_eq!(world.reconnect(client), Some(103));
     }
     let told = world.start(A, replay(&[done]));
-    let nothing = claim(&world, B, Vec::new());
+    let nothing = world.claim(B, Had::default());
     world.start(B, nothing);
     world.rest();
     assert_eq!(world.reply(told).unwrap().error, None);
@@ -266,7 +254,7 @@ fn who_does_not_come_is_not_waited_for_for_ever() {
     // It has connected anew since, and asks once more.
     let nothing = MdtRequest::Replay { changes: Vec::new(), last: true };
     world.ok(B, nothing);
-    let last = claim(&world, B, Vec::new());
+    let last = world.claim(B, Had::default());
     world.ok(B, last);
     world.lookup(B, ROOT, "f").unwrap();
 }
@@ -280,7 +268,7 @@ fn what_nobody_can_read_costs_its_client_everything() {
         for client in [A, B] {
             world.reconnect(client);
         }
-        let nothing = claim(&world, A, Vec::new());
+        let nothing = world.claim(A, Had::default());
         world.start(A, nothing);
         match bad {
             // In itself, which would nest for ever.
@@ -320,12 +308,12 @@ fn what_others_have_lost_of_the_same_file_is_in_nobodys_way() {
     for client in [A, B] {
         world.reconnect(client);
     }
-    let nothing = claim(&world, A, Vec::new());
+    let nothing = world.claim(A, Had::default());
     world.start(A, nothing);
     let told = world.start(B, replay(&[second]));
     world.rest();
     assert_eq!(world.reply(told).unwrap().error, None);
-    let last = claim(&world, B, Vec::new());
+    let last = world.claim(B, Had::default());
     world.ok(B, last);
     let attr = world.stat(B, fid);
     assert_eq!((attr.mode & 0o7777, attr.nlink), (0o600, 1));
@@ -343,7 +331,7 @@ fn many_are_made_in_batches_and_others_are_heard_meanwhile() {
     for client in [A, B] {
         world.reconnect(client);
     }
-    let early = claim(&world, B, Vec::new());
+    let early = world.claim(B, Had::default());
     world.start(B, early);
     world.keeps_flushes = true;
     let chunks = all.chunks(REPLAY_MAX);
@@ -382,7 +370,7 @@ fn what_cannot_be_an_answer_changes_nothing() {
     for client in [A, B] {
         world.reconnect(client);
     }
-    let nothing = claim(&world, B, Vec::new());
+    let nothing = world.claim(B, Had::default());
     world.start(B, nothing);
     world.start(A, replay(&[(request, reply)]));
     world.rest();
