@@ -191,7 +191,7 @@ pub const LONG_PARTITIONS: Minimums = &[
     ("transactions replayed", 1_500_000),
     ("caught operation had happened", 11_000),
     // Of what is kept over something else that is lost nobody need tell.
-    ("loss told by fsync", 2000),
+    ("loss told by fsync", 1200),
     ("fsync believed", 46_000),
     ("file looked at in the end", 20_000),
 ];
