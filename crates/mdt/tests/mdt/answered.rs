@@ -1,12 +1,13 @@
 //! Answers that a crash has taken, of requests with which others have gone on since: each is made
 //! again, as if they had come right after it, and nobody is thrown out.
 
-use sateen_types::{Errno, Fid};
+use sateen_types::{ClientId, Errno, Fid};
 use sateen_wire::*;
 
 use crate::fsck;
 use crate::harness::*;
 use crate::returning::Had;
+use crate::silent::listen;
 
 const WRITE: OpenFlags = OpenFlags { write: true, truncate: false, exec: false };
 
@@ -46,6 +47,13 @@ fn tmpfile(world: &mut World, linkable: bool) -> MdtRequest {
         linkable,
         want: Ibits::NONE,
     }
+}
+
+/// Opens it by its FID.
+fn opens(world: &mut World, client: ClientId, fid: Fid, flags: OpenFlags) -> OpenId {
+    let (open_id, cred) = (world.open_id(client), Cred::default());
+    world.ok(client, MdtRequest::Open { fid, flags, open_id, cred, want: Ibits::DATA });
+    open_id
 }
 
 /// The FID that a request makes, and its open.
@@ -112,6 +120,22 @@ fn what_was_made_and_removed_is_told_as_it_was() {
     ends_with_nothing(&mut world, &[]);
 }
 
+/// As if that had come first.
+#[test]
+fn what_was_made_and_removed_with_its_directory_is_not_made() {
+    let mut world = World::of_speakers(2);
+    let dir = world.mkdir(A, ROOT, "dir");
+    world.flush();
+    let mut shut = create(&mut world, "shut", 0o100_666, None);
+    let MdtRequest::Create { parent, .. } = &mut shut else { panic!() };
+    *parent = dir;
+    let call = lost(&mut world, std::slice::from_ref(&shut))[0];
+    world.ok(B, World::unlink_request(dir, "shut", false));
+    world.ok(B, World::unlink_request(ROOT, "dir", true));
+    assert_eq!(world.ask_again(call, &shut).error, Some(Errno::ENOENT));
+    ends_with_nothing(&mut world, &[]);
+}
+
 /// Somebody else has made another of that name since: who wanted to be the one that makes it has not
 /// opened that.
 #[test]
@@ -146,21 +170,122 @@ fn what_has_lost_its_name_and_is_there_is_open_as_well() {
     ends_with_nothing(&mut world, &[(fid, open_id)]);
 }
 
-/// Another has opened it by its name, written and closed it meanwhile.
-#[test]
-fn what_another_has_opened_and_closed_is_open_as_well() {
-    let mut world = World::of_speakers(2);
-    let open = create(&mut world, "open", 0o100_644, Some(WRITE));
-    let (fid, open_id) = of(&open);
-    let call = lost(&mut world, std::slice::from_ref(&open))[0];
-    let others = world.open_id(B);
-    let cred = Cred::default();
-    world.ok(B, MdtRequest::Open { fid, flags: WRITE, open_id: others, cred, want: Ibits::DATA });
+/// Another has opened it by its name, written and closed it meanwhile: that has ended its session.
+fn ended(world: &mut World) -> (MdtRequest, Call) {
+    let open = create(world, "open", 0o100_644, Some(WRITE));
+    let call = lost(world, std::slice::from_ref(&open))[0];
+    let fid = of(&open).0;
+    let others = opens(world, B, fid, WRITE);
     world.close(B, fid, others, Some(report(7, true)));
-    assert_eq!(made(&world.ask_again(call, &open)), 1);
-    world.close(A, fid, open_id, Some(report(9, true)));
+    assert!(!world.stat(B, fid).size_stale);
+    world.flush();
+    (open, call)
+}
+
+#[test]
+fn a_session_that_another_has_ended_begins_anew() {
+    let mut world = World::of_speakers(2);
+    let (open, call) = ended(&mut world);
+    let (fid, open_id) = of(&open);
+    // The other has what it wrote under its lock still.
+    world.clients.get_mut(&B).unwrap().obliging = false;
+    world.keeps_flushes = true;
+    world.send_again(call, &open);
+    assert_eq!(world.reply(call), None);
+    let called = world.clients.get_mut(&B).unwrap().callbacks.pop_front();
+    let Some(Callback::Blocking { id, .. }) = called else { panic!("{called:?}") };
+    world.start(B, MdtRequest::Cancel { fid, id, report: None, more: vec![] });
+    assert!(world.mdt.open_files().any(|(client, _)| client == A));
+    assert_eq!(world.reply(call), None, "nobody writes before that is durable");
+    world.keeps_flushes = false;
+    world.flush();
+    let reply = world.reply(call).expect("an answer");
+    assert_eq!(made(&reply), 1);
     world.ok(B, World::unlink_request(ROOT, "open", false));
+    ends_with_nothing(&mut world, &[(fid, open_id)]);
+}
+
+/// Its client is lost in the next crash, and what it has written then nobody knows.
+#[test]
+fn a_session_that_has_begun_anew_is_found_after_the_next_crash() {
+    let mut world = World::of_speakers(2);
+    let (open, call) = ended(&mut world);
+    let fid = of(&open).0;
+    assert_eq!(made(&world.ask_again(call, &open)), 1);
+    world.crash_under([A, B].map(|client| (client, Had::default())));
+    assert!(world.stat(B, fid).size_stale);
+}
+
+#[test]
+fn no_session_begins_anew_before_who_was_lost_in_a_crash_is_refused() {
+    const C: ClientId = ClientId(3);
+    let mut world = World::of_speakers(2);
+    let (open, call) = ended(&mut world);
+    world.connect(C);
+    world.rest();
+    // No OST can be told to refuse it.
+    world.gone.extend([0, 1]);
+    world.crash_under_clients();
+    let told = [A, B].map(|client| {
+        assert!(world.reconnect(client).is_some_and(|run| run != 0));
+        let claim = world.claim(client, Had::default());
+        world.start(client, claim)
+    });
+    listen(&mut world, 65_000, &[A, B]);
+    assert!(told.iter().all(|call| world.reply(*call).is_some_and(|reply| reply.error.is_none())));
+    world.send_again(call, &open);
+    listen(&mut world, 3_000, &[A, B]);
+    assert_eq!(world.reply(call), None);
+    world.gone.clear();
+    listen(&mut world, 5_000, &[A, B]);
+    world.rest();
+    assert_eq!(made(&world.reply(call).expect("an answer")), 1);
+}
+
+#[test]
+fn no_session_begins_anew_while_another_executes_the_file() {
+    let mut world = World::of_speakers(2);
+    let (open, call) = ended(&mut world);
+    let fid = of(&open).0;
+    let exec = OpenFlags { write: false, truncate: false, exec: true };
+    let runs = opens(&mut world, B, fid, exec);
+    assert_eq!(world.ask_again(call, &open).error, Some(Errno::ETXTBSY));
+    assert!(!world.stat(B, fid).size_stale);
+    world.ok(B, World::unlink_request(ROOT, "open", false));
+    world.close(B, fid, runs, None);
     ends_with_nothing(&mut world, &[]);
+}
+
+/// Another has written to it since.
+#[test]
+fn what_was_emptied_is_not_emptied_once_more() {
+    for by_name in [false, true] {
+        let mut world = World::of_speakers(2);
+        let fid = world.mknod(A, ROOT, "f");
+        let first = opens(&mut world, A, fid, WRITE);
+        world.close(A, fid, first, Some(report(5, true)));
+        let flags = OpenFlags { truncate: true, ..WRITE };
+        let (open_id, cred) = (world.open_id(A), Cred::default());
+        let mut request = MdtRequest::Open { fid, flags, open_id, cred, want: Ibits::NONE };
+        if by_name {
+            request = create(&mut world, "f", 0o100_644, Some(flags));
+        }
+        let call = lost(&mut world, std::slice::from_ref(&request))[0];
+        assert_eq!(world.stat(B, fid).size, 0);
+        let others = opens(&mut world, B, fid, WRITE);
+        world.close(B, fid, others, Some(report(7, true)));
+        let reply = world.ask_again(call, &request);
+        let (attr, open_id) = match reply.body {
+            ReplyBody::Mdt(MdtReply::Opened { attr, .. }) => (attr, open_id),
+            ReplyBody::Mdt(MdtReply::Created { attr, existed: true, .. }) => (attr, of(&request).1),
+            body => panic!("{body:?}"),
+        };
+        assert_eq!((attr.fid, attr.size), (fid, 7));
+        world.close(A, fid, open_id, None);
+        assert_eq!(world.stat(B, fid).size, 7);
+        world.ok(B, World::unlink_request(ROOT, "f", false));
+        ends_with_nothing(&mut world, &[]);
+    }
 }
 
 #[test]

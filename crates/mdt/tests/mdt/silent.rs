@@ -38,7 +38,7 @@ fn speaks(world: &mut World, client: ClientId) {
 }
 
 /// Time goes by, in which these say something every second.
-fn listen(world: &mut World, ms: u64, speakers: &[ClientId]) {
+pub fn listen(world: &mut World, ms: u64, speakers: &[ClientId]) {
     for _ in 0..ms / 1_000 {
         for client in speakers {
             speaks(world, *client);
