@@ -88,6 +88,11 @@ impl LockTable {
         })
     }
 
+    /// Whether a ticket waits for this, among others.
+    pub fn waits_for(&self, ticket: Ticket, need: &Need) -> bool {
+        self.waiting.get(ticket).is_some_and(|waiter| waiter.needs.contains(need))
+    }
+
     /// The combs of an inode's locks with whose they are, for whoever looks in from outside.
     pub fn combs(&self, fid: Fid) -> impl Iterator<Item = (ClientId, Comb)> + '_ {
         self.locks_on(fid)

@@ -76,7 +76,13 @@ fn part_or_more(mdt: &mut Mdt, op: &Op<'_>, part: &Need) -> Need {
     }
     let is_contended = mdt.contention.is_contended(now, fid);
     let there_are = mdt.locks.parts_of(fid);
-    let granted = (is_contended || there_are > 0)
+    let shared = Need::of(fid, LockMode::Cw, Ibits::DATA);
+    // Who was one too many is not when all have gone for him. If he got a part then, the next who asks
+    // would be one too many, and so on: they would take turns, each time with all of them called back,
+    // and nobody would be told to go on without.
+    let goes_without = op.ticket.is_some_and(|ticket| mdt.locks.waits_for(ticket, &shared));
+    let granted = !goes_without
+        && (is_contended || there_are > 0)
         && there_are < PARTS_PER_FILE_MAX
         && !mdt.contention.parts_are_off(now, fid);
     let asks_first = op.ticket.is_none();
@@ -88,7 +94,7 @@ fn part_or_more(mdt: &mut Mdt, op: &Op<'_>, part: &Need) -> Need {
             }
             return *part;
         }
-        (false, true) => Need::of(fid, LockMode::Cw, Ibits::DATA),
+        (false, true) => shared,
         (false, false) => Need::of(fid, LockMode::Pw, Ibits::DATA),
     };
     // Also where there are too many.

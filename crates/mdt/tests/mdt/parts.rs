@@ -1,10 +1,12 @@
 //! Parts of files that two clients write in turns: when they are granted, when not any more, and that
 //! neither losses nor a restart mix them up.
 
+use sateen_ldlm::PARTS_PER_FILE_MAX;
 use sateen_types::{ClientId, Comb, Errno, Fid};
 use sateen_wire::*;
 
 use crate::harness::*;
+use crate::silent::listen;
 
 const DATA: Ibits = Ibits::DATA;
 /// For so long a file stays shared: 2 s.
@@ -321,6 +323,44 @@ fn who_claims_what_he_cannot_have_is_refused() {
     assert_eq!(modes(&world, fid), [LockMode::Part]);
 }
 
+/// What one had who stays away nobody knows: it may be any records of the file.
+#[test]
+fn nobody_gets_a_part_before_who_was_lost_in_a_crash_is_refused() {
+    let mut world = world();
+    let (fid, _) = contended(&mut world);
+    let id = part(&mut world, A, fid, 0).id;
+    part(&mut world, C, fid, 1);
+    world.rest();
+    // No OST can be told to refuse it.
+    world.gone.extend([0, 1]);
+    world.crash_under_clients();
+    world.mdt.set_grants_parts(true);
+    for client in [A, B] {
+        assert!(world.reconnect(client).is_some());
+    }
+    let parts = vec![HeldPart { fid, id, comb: comb(0) }];
+    world.ok(A, MdtRequest::ReclaimParts { parts });
+    let told = [A, B].map(|client| world.start(client, last()));
+    listen(&mut world, 65_000, &[A, B]);
+    world.rest();
+    assert!(told.iter().all(|call| world.reply(*call).is_some_and(|reply| reply.error.is_none())));
+    let request = |number| MdtRequest::EnqueuePart { fid, comb: comb(number) };
+    let asked = [(A, 2), (B, 1)].map(|(client, number)| world.start(client, request(number)));
+    listen(&mut world, 3_000, &[A, B]);
+    world.rest();
+    assert!(asked.iter().all(|call| world.reply(*call).is_none()), "C may still be writing");
+    assert_eq!(modes(&world, fid), [LockMode::Part], "A's own, which it has told");
+    world.gone.clear();
+    listen(&mut world, 5_000, &[A, B]);
+    world.rest();
+    for call in asked {
+        let reply = world.reply(call).expect("nobody else can write there");
+        assert!(matches!(reply.body, ReplyBody::Mdt(MdtReply::Parted { .. })), "{reply:?}");
+    }
+    let refused = ClientId(world.clients[&C].id);
+    assert!(world.osts.values().all(|ost| ost.fenced == [refused]));
+}
+
 #[test]
 fn nobody_waits_for_a_part_of_what_an_ost_out_of_use_has_to_cut() {
     let mut world = world();
@@ -350,4 +390,27 @@ fn nobody_waits_for_a_part_of_what_an_ost_out_of_use_has_to_cut() {
         world.rest();
     }
     assert!(ask(&mut world, B, fid, comb(1)).bits.intersects(DATA));
+}
+
+#[test]
+fn who_asks_for_one_too_many_gets_none_and_breaks_the_others() {
+    let mut world = world();
+    let (fid, _) = contended(&mut world);
+    let most = u64::from(PARTS_PER_FILE_MAX);
+    let comb = |number| Comb::new(10 * number, 10, 10 * (most + 2)).unwrap();
+    for number in 0..most {
+        assert_eq!(ask(&mut world, A, fid, comb(number)).mode, LockMode::Part);
+    }
+    assert_eq!((world.mdt.parts(), modes(&world, fid).len() as u64), ((most, 0), most));
+    world.clients.get_mut(&A).unwrap().obliging = false;
+    let waits = world.start(B, MdtRequest::EnqueuePart { fid, comb: comb(most) });
+    assert_eq!(world.mdt.parts(), (most, 1));
+    while world.reply(waits).is_none() {
+        let id = called(&mut world, A).expect("all of its parts are in the way");
+        world.ok(A, MdtRequest::Cancel { fid, id, report: None, more: vec![] });
+    }
+    let grants = world.reply(waits).unwrap().grants;
+    assert_eq!(grants.iter().map(|grant| grant.mode).collect::<Vec<_>>(), [LockMode::Cw]);
+    assert_eq!(modes(&world, fid), [LockMode::Cw]);
+    assert_eq!(world.mdt.parts(), (most, 1), "it was one break");
 }
