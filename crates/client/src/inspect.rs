@@ -87,6 +87,8 @@ pub struct Census {
     pub opens_kept: usize,
     /// How many opens have taken such a file over, and asked nobody.
     pub opens_reused: u64,
+    /// How many that nobody has any more MDTs have refused to close.
+    pub opens_unclosed: u64,
     /// How many writes were kept under parts of files.
     pub kept_in_parts: u64,
 }
@@ -136,7 +138,7 @@ impl Client {
         let files = lock(&self.files).len();
         let (unsynced, lost) = self.unsynced.census();
         let dirty_bytes = self.dirty.bytes_in_all();
-        let (opens_kept, opens_reused) = self.open_cache.census();
+        let (opens_kept, opens_reused, opens_unclosed) = self.open_cache.census();
         let inodes = inodes.len();
         Census {
             inodes,
@@ -147,6 +149,7 @@ impl Client {
             dirty_bytes,
             opens_kept,
             opens_reused,
+            opens_unclosed,
             kept_in_parts: self.dirty.kept_in_parts(),
         }
     }

@@ -16,6 +16,9 @@
 //! the close. So the write session that an open for writing keeps at the MDT keeps nobody from
 //! anything, and the MDT's size is the truth as after the close.
 //!
+//! A close for which nobody waits may fail: then the MDT has the file open until this client is gone. That
+//! is counted, and logged.
+//!
 //! What a restart of an MDT needs to know of opens lies elsewhere (`Client::at_mdts`), and these are
 //! among it. After an eviction those from before are void, like all opens.
 
@@ -23,7 +26,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-use sateen_types::{Attr, FileKind};
+use sateen_types::{Attr, Errno, Fid, FileKind};
 use sateen_wire::{Ibits, OpenId};
 
 use crate::client::Client;
@@ -42,6 +45,8 @@ const KEPT_MAX: usize = 32_768;
 pub(crate) struct OpenCache {
     kept: Arc<AtomicUsize>,
     reused: AtomicU64,
+    /// Those that an MDT has refused to close, and has open for nobody.
+    unclosed: AtomicU64,
     order: Mutex<Order>,
 }
 
@@ -53,9 +58,10 @@ struct Order {
 }
 
 impl OpenCache {
-    /// How many are kept, and how many were taken over so far.
-    pub(crate) fn census(&self) -> (usize, u64) {
-        (self.kept.load(Ordering::Relaxed), self.reused.load(Ordering::Relaxed))
+    /// How many are kept, and how many were taken over, or not closed, so far.
+    pub(crate) fn census(&self) -> (usize, u64, u64) {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        (self.kept.load(Ordering::Relaxed), count(&self.reused), count(&self.unclosed))
     }
 
     /// Room for one more.
@@ -314,12 +320,31 @@ impl Client {
             self.port.spawn(Box::pin(async move {
                 let closing = client.close_at_mdt(inode.fid, kept.id, None, Some(kept.era));
                 if let Err(error) = to_the_end(closing).await {
-                    tracing::debug!(fid = %inode.fid, %error, "a kept open is not closed");
+                    client.is_not_closed(inode.fid, kept.asked_at, error);
                 }
                 client.retire(inode);
             }));
         }
         any
+    }
+
+    /// The close of a kept open has failed, for which the MDT was asked at `asked_at`.
+    fn is_not_closed(&self, fid: Fid, asked_at: u64, error: Errno) {
+        // It has ended by itself: the MDT has forgotten this client, or knows of no such open, or it
+        // is asked nothing any more and is about to forget this client.
+        let is_void = asked_at < self.lost_at(fid) || self.is_stopped();
+        if is_void || error == Errno::EBADF {
+            tracing::debug!(%fid, %error, "a kept open is not closed");
+            return;
+        }
+        let unclosed = self.open_cache.unclosed.fetch_add(1, Ordering::Relaxed) + 1;
+        // An MDT that cannot close one can close none: not a line for each.
+        if unclosed.is_power_of_two() {
+            tracing::warn!(
+                %fid, %error, unclosed,
+                "a file stays open at its MDT: if it is removed its space is free when this client has gone"
+            );
+        }
     }
 
     /// Closes all that are kept for writing: what ends otherwise than by closes, the size of that nobody
@@ -342,7 +367,7 @@ impl Client {
                 Box::pin(async move {
                     let closing = self.close_at_mdt(inode.fid, kept.id, None, Some(kept.era));
                     if let Err(error) = closing.await {
-                        tracing::debug!(fid = %inode.fid, %error, "a kept open is not closed");
+                        self.is_not_closed(inode.fid, kept.asked_at, error);
                     }
                 });
             closes.push(close);

@@ -327,6 +327,24 @@ fn who_takes_a_lock_back_has_it_closed_first() {
     }
 }
 
+/// Nobody waits for the answer, so that no program hears of it.
+#[test]
+fn a_close_that_the_mdt_refuses_is_counted_if_it_has_the_file_open_still() {
+    for (error, unclosed) in [(Errno::EIO, 1), (Errno::EBADF, 0)] {
+        let (rig, first, header) = kept(WRITE);
+        rig.call_back(3, &header);
+        let (header, request) = rig.take_mdt();
+        let MdtRequest::Close { open_id, .. } = request else { panic!("{request:?}") };
+        assert_eq!(open_id, OpenId { id: first });
+        rig.answer(&header, Reply::error(error));
+        rig.kernel_is_done();
+        let asked = all_asked(&rig);
+        assert!(matches!(asked[..], [MdtRequest::Cancel { .. }]), "{asked:?}");
+        let census = rig.client.census();
+        assert_eq!((census.opens_kept, census.opens_unclosed), (0, unclosed), "{error}");
+    }
+}
+
 #[test]
 fn what_the_kernel_forgets_is_closed() {
     for how in [READ, WRITE] {
