@@ -831,6 +831,7 @@ impl Client {
                     Err(errno) => Err(errno),
                 };
                 self.dirty.gone(ost, bytes, 0);
+                lock(&inode.state).went_out(bytes);
                 done
             })
         };

@@ -53,6 +53,9 @@ pub(crate) struct Busy {
     /// Stamps of the requests that it came for, and which have yet to learn of it; each
     /// counts among the users.
     pub(crate) pins: Vec<u64>,
+    /// Bytes that were written out, or read, while it is given back; and of how many the MDT was told.
+    pub(crate) done: u64,
+    pub(crate) told: u64,
     /// Of a part, the records that it is for; it stays as long as the lock.
     comb: Option<Comb>,
 }

@@ -16,6 +16,8 @@
 //! cancel sets the inode's; a grant whose request is older than the inode's last cancel is
 //! not believed, and a callback for a lock that is not known is answered at once.
 
+mod progress;
+
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::sync::atomic::Ordering;
@@ -243,6 +245,7 @@ impl Drop for DataUse {
         self.inode.update(|state| {
             if let Some(held) = state.locks.iter_mut().find(|held| held.id == self.id) {
                 held.users = held.users.saturating_sub(1);
+                held.call_ended();
             }
         });
     }
@@ -663,6 +666,7 @@ impl Client {
         let inode = self.inode(fid);
         let client = self.clone();
         self.port.spawn(Box::pin(async move {
+            client.tell_progress(&inode, id).await;
             client.give_back(&inode, id).await;
             client.retire(inode);
         }));

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use sateen_types::{Errno, Fid, Result, seq};
-use sateen_wire::{Bulk, COMBS, GROUPS, Grants, MdtReply, MdtRequest, ReplyBody, Request};
+use sateen_wire::{
+    Bulk, COMBS, GROUPS, Grants, MdtReply, MdtRequest, PROGRESS, ReplyBody, Request,
+};
 
 use crate::client::Client;
 use crate::fids::Draw;
@@ -183,6 +185,11 @@ impl Client {
     /// Whether the MDT of `fid` knows parts.
     pub(crate) fn has_combs(&self, fid: Fid) -> bool {
         self.import_of(fid).is_ok_and(|import| import.agrees(COMBS))
+    }
+
+    /// Whether the MDT of `fid` gives more time to who gives a lock back slowly, and says so.
+    pub(crate) fn hears_of_progress(&self, fid: Fid) -> bool {
+        self.import_of(fid).is_ok_and(|import| import.agrees(PROGRESS))
     }
 
     /// Waits until a transno of the MDT of `fid` is durable; 0 waits for all there is.

@@ -51,7 +51,7 @@ pub use file_locks::{
 };
 pub use ranges::{Owner, Range, Ranges};
 pub use table::{
-    CALLBACK_LIMIT_NS, CALLBACK_REPEAT_NS, CalledBack, Held, Joined, LockTable, Look,
-    PARTS_PER_FILE_MAX, Question,
+    CALLBACK_LIMIT_NS, CALLBACK_MAX_NS, CALLBACK_REPEAT_NS, CalledBack, Held, Joined, LockTable,
+    Look, PARTS_PER_FILE_MAX, Question,
 };
 pub use waiting::{Need, Ticket};

@@ -3,6 +3,7 @@
 mod glimpse;
 mod groups;
 mod parts;
+mod progress;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -19,6 +20,8 @@ use groups::Groups;
 pub use groups::Joined;
 pub use parts::PARTS_PER_FILE_MAX;
 use parts::Parts;
+pub use progress::CALLBACK_MAX_NS;
+use progress::Clock;
 
 /// Most locks asked back at a time for nobody's sake, and most that are on their way so.
 const ASK_AT_ONCE: usize = 64;
@@ -26,7 +29,8 @@ const ASKED_MAX: usize = 512;
 /// Most locks of a client looked at for that: those that it was granted first may all be on their
 /// way.
 const LOOK_MAX: usize = 2 * (ASKED_MAX + ASK_AT_ONCE);
-/// A callback that is not answered within this time evicts the client: 20 s.
+/// A callback that is not answered within this time evicts the client, unless it says that it goes on
+/// ([`LockTable::goes_on`]): 20 s.
 pub const CALLBACK_LIMIT_NS: u64 = 20_000_000_000;
 /// A callback is sent again after this time: 1 s.
 pub const CALLBACK_REPEAT_NS: u64 = 1_000_000_000;
@@ -56,12 +60,6 @@ pub struct CalledBack {
     pub fid: Fid,
     /// The lock.
     pub id: LockId,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Clock {
-    called_ns: u64,
-    repeated_ns: u64,
 }
 
 /// The locks of one client: the one that it was granted last, the one that it was granted first, and
@@ -407,7 +405,7 @@ impl LockTable {
         let Some(lock) = self.slab.get_mut(slot) else { return };
         lock.state = State::CalledBack;
         let (client, fid) = (lock.client, lock.fid);
-        self.called.insert(id, Clock { called_ns: now_ns, repeated_ns: now_ns });
+        self.called.insert(id, Clock::new(now_ns));
         self.callbacks.push(CalledBack { client, fid, id });
     }
 
@@ -632,7 +630,7 @@ impl LockTable {
         for (id, clock) in &mut self.called {
             let lock = self.slab.find(*id).and_then(|slot| self.slab.get(slot));
             if lock.is_some_and(|lock| lock.bits.intersects(bits) && fids.contains(&lock.fid)) {
-                clock.called_ns = now_ns;
+                clock.begin_anew(now_ns);
             }
         }
     }
@@ -652,7 +650,7 @@ impl LockTable {
             let Some(lock) = self.slab.find(*id).and_then(|slot| self.slab.get(slot)) else {
                 continue;
             };
-            if now_ns.saturating_sub(clock.called_ns) >= limit_ns {
+            if clock.is_over(now_ns, limit_ns) {
                 late = late.or(Some(lock.client));
             } else if now_ns.saturating_sub(clock.repeated_ns) >= CALLBACK_REPEAT_NS {
                 clock.repeated_ns = now_ns;

@@ -117,6 +117,7 @@ pub(crate) fn run(mdt: &mut Mdt, op: &mut Op<'_>, request: &MdtRequest) -> Resul
         MdtRequest::AnswerGlimpse { fid, question, told } => {
             glimpse::answer(mdt, op, (*fid, *question), *told)
         }
+        MdtRequest::GoesOn { fid, id, done } => Ok(enqueue::goes_on(mdt, op, (*fid, *id), *done)),
         MdtRequest::SetFileLock { fid, open_id, lock, wait } => {
             file_lock::set(mdt, op, (*fid, *open_id), (lock, *wait))
         }

@@ -287,6 +287,7 @@ fn uses(
         | MdtRequest::TestFileLock { .. }
         | MdtRequest::LeaveFileLock { .. }
         | MdtRequest::AnswerGlimpse { .. }
+        | MdtRequest::GoesOn { .. }
         | MdtRequest::Sync { .. }
         | MdtRequest::GrantSeq
         | MdtRequest::StatFs

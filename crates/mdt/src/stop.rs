@@ -82,6 +82,7 @@ impl Trace {
             | MdtRequest::TestFileLock { .. }
             | MdtRequest::LeaveFileLock { .. }
             | MdtRequest::AnswerGlimpse { .. }
+            | MdtRequest::GoesOn { .. }
             | MdtRequest::Reclaim { .. }
             | MdtRequest::ReclaimGroups { .. }
             | MdtRequest::ReclaimParts { .. }

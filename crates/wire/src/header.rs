@@ -16,8 +16,10 @@ pub const GROUPS: u64 = 2;
 pub const MANY: u64 = 16;
 /// Feature: parts of a file's data, each a comb. Who has it not asks for whole locks.
 pub const COMBS: u64 = 8;
+/// Feature: who is slow with giving a lock back says that he goes on, and has more time.
+pub const PROGRESS: u64 = 32;
 /// Features this build can do.
-pub const FEATURES: u64 = SPEAKS | GROUPS | COMBS | MANY;
+pub const FEATURES: u64 = SPEAKS | GROUPS | COMBS | MANY | PROGRESS;
 /// The slot, the last one that a target knows, in which one that was started again is told what the run
 /// before has lost: an MDT what is held, an OST what was written. No other request has it.
 pub const CLAIM_SLOT: u16 = 1023;

@@ -22,7 +22,7 @@ pub mod spans;
 pub use file_lock::{FILE_LOCK_END_MAX, FileLock, FileLockMode, FileLockState, WaitId};
 pub use header::{
     CLAIM_SLOT, COMBS, FEATURES, GROUPS, HEADER_BYTES, Header, HeaderError, Kind, Lengths, MANY,
-    PROTOCOL_VERSION, SPEAKS,
+    PROGRESS, PROTOCOL_VERSION, SPEAKS,
 };
 pub use kind::MessageKind;
 pub use lock::{Callback, GRANTS_MAX, Grant, Grants, Ibits, LockId, LockMode};

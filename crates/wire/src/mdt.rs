@@ -542,6 +542,17 @@ wire_enum! {
             /// They.
             parts: Vec<HeldPart>,
         },
+        /// The holder of a lock that he was called back for more than once, and cannot give back yet,
+        /// because OSTs are slow: they have answered something since he said so last. Answer: `Done`,
+        /// also if the lock is not known, or not called back. Only to who has [`crate::PROGRESS`].
+        52 => GoesOn {
+            /// The inode.
+            fid: Fid,
+            /// The lock.
+            id: LockId,
+            /// Bytes that were written out, or read, since he began to give it back.
+            done: u64,
+        },
         /// Under which names an inode stands. Answer: `Bytes`, a link-EA: see
         /// [`crate::disk::mdt::links`].
         41 => GetLinks {
@@ -579,6 +590,7 @@ impl MdtRequest {
             MdtRequest::StatFs
                 | MdtRequest::Sync { .. }
                 | MdtRequest::AnswerGlimpse { .. }
+                | MdtRequest::GoesOn { .. }
                 | MdtRequest::Reclaim { .. }
                 | MdtRequest::ReclaimGroups { .. }
                 | MdtRequest::ReclaimParts { .. }

@@ -156,7 +156,8 @@ impl UnderWay {
             | MdtRequest::StatFs
             | MdtRequest::TestFileLock { .. }
             | MdtRequest::LeaveFileLock { .. }
-            | MdtRequest::AnswerGlimpse { .. } => {}
+            | MdtRequest::AnswerGlimpse { .. }
+            | MdtRequest::GoesOn { .. } => {}
             _ => self.changes = true,
         }
     }

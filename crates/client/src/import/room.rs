@@ -22,9 +22,11 @@ pub(super) fn slots_kept_for(request: &Request, in_use: InUse<'_>) -> usize {
             2 * SLOTS_KEPT
         }
         // Nor do these, and others wait for what they give back, or tell.
-        Request::Mdt(MdtRequest::LeaveFileLock { .. } | MdtRequest::AnswerGlimpse { .. }) => {
-            2 * SLOTS_KEPT
-        }
+        Request::Mdt(
+            MdtRequest::LeaveFileLock { .. }
+            | MdtRequest::AnswerGlimpse { .. }
+            | MdtRequest::GoesOn { .. },
+        ) => 2 * SLOTS_KEPT,
         Request::Mdt(MdtRequest::SetFileLock { lock, .. }) => match lock.mode {
             FileLockMode::Unlock => 2 * SLOTS_KEPT,
             // Others are kept waiting by a turn that is not taken.

@@ -2,6 +2,7 @@
 //! fails.
 
 mod pieces;
+mod slowly;
 
 use std::sync::Arc;
 

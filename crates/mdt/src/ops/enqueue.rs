@@ -1,4 +1,4 @@
-//! `Enqueue` and `Cancel`: a lock for its own sake, and locks given back.
+//! `Enqueue`, `Cancel` and `GoesOn`: a lock for its own sake, and locks given back, at once or slowly.
 
 use sateen_ldlm::{Break, Need};
 use sateen_target::Fault;
@@ -77,6 +77,12 @@ pub(super) fn cancel(
         }
     }
     done
+}
+
+/// A holder is slow with giving a lock back, and says how much was done for that.
+pub(super) fn goes_on(mdt: &mut Mdt, op: &Op<'_>, (fid, id): (Fid, LockId), done: u64) -> Outcome {
+    mdt.locks.goes_on(op.now.mono_ns, (op.client, fid, id), done);
+    Outcome::done(0)
 }
 
 fn cancel_one(

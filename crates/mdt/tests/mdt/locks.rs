@@ -304,6 +304,33 @@ fn who_waits_for_an_ost_is_not_evicted() {
 }
 
 #[test]
+fn who_writes_out_slowly_is_not_evicted_as_long_as_he_goes_on() {
+    for cold in [false, true] {
+        let mut world = World::with_clients(1);
+        world.cold = cold;
+        let (fid, call) = writer_and_reader(&mut world);
+        let Some(Callback::Blocking { id, .. }) = callback(&mut world, A) else { panic!() };
+        for second in 1..=60 {
+            seconds(&mut world, 1);
+            if second % 15 == 0 {
+                world.ok(A, MdtRequest::GoesOn { fid, id, done: second << 20 });
+            }
+        }
+        assert!(!is_evicted(&world, A) && world.reply(call).is_none());
+        // The same again is nothing new; nor is what others say.
+        seconds(&mut world, 10);
+        world.ok(A, MdtRequest::GoesOn { fid, id, done: 60 << 20 });
+        world.ok(B, MdtRequest::GoesOn { fid, id, done: 90 << 20 });
+        seconds(&mut world, 8);
+        assert!(!is_evicted(&world, A));
+        seconds(&mut world, 4);
+        assert!(is_evicted(&world, A), "he does nothing any more");
+        world.rest();
+        assert!(world.reply(call).is_some());
+    }
+}
+
+#[test]
 fn who_has_no_ost_to_wait_for_is_evicted_while_one_is_away() {
     // Another than the file's is away; the file's, but it is out of use; a lock that no data
     // stands under.

@@ -487,6 +487,7 @@ any_enum!(MdtRequest {
     ReclaimGroups { groups },
     EnqueuePart { fid, comb },
     ReclaimParts { parts },
+    GoesOn { fid, id, done },
     GetLinks { fid },
     NoRoom { fid, ost, unwritten },
     Reclaim { locks, opens, seqs, file_locks, last },
