@@ -70,6 +70,13 @@ enum Pending {
     Checkpoint(Checkpoint),
 }
 
+impl Pending {
+    /// Whether it writes an object.
+    fn writes(&self) -> bool {
+        matches!(self, Pending::Object(_, ObjectOp::Write { .. } | ObjectOp::WriteMany { .. }))
+    }
+}
+
 /// A running target.
 #[derive(Debug)]
 pub struct Process {
@@ -108,6 +115,8 @@ pub struct Host {
     osts: u32,
     /// The next write of an object takes long.
     pub(crate) is_stalling: bool,
+    /// How long its disk is at each write of an object, one after the other; 0 for as long as it comes.
+    pub(crate) slow_ns: u64,
 }
 
 /// Beyond so many locks an MDT asks for some back, in one run of four.
@@ -146,6 +155,7 @@ impl Host {
             patience_ns,
             osts,
             is_stalling: false,
+            slow_ns: 0,
         }
     }
 
@@ -363,10 +373,11 @@ impl Host {
         let token = self.next_token;
         self.next_token += 1;
         let mut after = delay(&pending, random);
-        let writes = matches!(
-            pending,
-            Pending::Object(_, ObjectOp::Write { .. } | ObjectOp::WriteMany { .. })
-        );
+        let writes = pending.writes();
+        if writes && self.slow_ns > 0 {
+            let before = process.pending.values().filter(|pending| pending.writes()).count();
+            after = self.slow_ns * (before as u64 + 1);
+        }
         if writes && self.is_stalling {
             self.is_stalling = false;
             after = random.within(STALL_NS.0, STALL_NS.1);

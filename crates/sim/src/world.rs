@@ -27,6 +27,7 @@ mod sessions;
 mod shape;
 mod shared;
 mod silence;
+mod slow;
 mod start;
 mod teams;
 mod turns;
