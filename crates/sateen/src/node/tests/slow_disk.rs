@@ -38,6 +38,8 @@ static SLOW: Mutex<BTreeMap<PathBuf, Arc<Gates>>> = Mutex::new(BTreeMap::new());
 struct Gates {
     syncs: Gate,
     writes: Gate,
+    /// How long it is at each write, one after the other.
+    pace: Mutex<Duration>,
 }
 
 /// Whatever it is for waits in front of it while it is closed.
@@ -89,6 +91,9 @@ type Result<T> = std::result::Result<T, ObjectError>;
 impl ObjectStore for Slow {
     fn write(&self, object: ObjectId, offset: u64, data: &[u8]) -> Result<usize> {
         self.gates.writes.pass();
+        let pace = self.gates.pace.lock().unwrap();
+        std::thread::sleep(*pace);
+        drop(pace);
         self.below.write(object, offset, data)
     }
     fn read(&self, o: ObjectId, offset: u64, len: usize, into: &mut BytesMut) -> Result<usize> {
@@ -309,5 +314,51 @@ fn whose_server_hangs_in_a_disk_is_not_taken_for_dead() {
     drop(file);
     [a, b].into_iter().for_each(unmount);
     all.close().unwrap();
+    drop(lock);
+}
+
+/// What a mount has kept takes a disk longer than a mount may take to give a lock back. Another mount reads
+/// it, and nobody is thrown out.
+#[test]
+fn who_writes_out_slowly_what_another_wants_is_not_thrown_out() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new("slowly");
+    let data = DataDir::at(&scratch.path().join("data")).unwrap();
+    let lock = data.open().unwrap();
+    let targets = targets::open_or_make(&data, Some(1), Some(1)).unwrap();
+    let gates = Arc::new(Gates::default());
+    let (osts, others): (Vec<_>, Vec<_>) =
+        targets.into_iter().partition(|target| target.ost_index().is_some());
+    SLOW.lock().unwrap().insert(osts[0].path.clone(), gates.clone());
+    let stop = Arc::new(AtomicBool::new(false));
+    let mgs = nid();
+    let meta = Node::serve(others, Vec::new(), &[mgs], &stop).unwrap();
+    let ost = Node::serve(osts, vec![mgs], &[nid()], &stop).unwrap();
+    let [a, b] = ["a", "b"].map(|name| mount(mgs, &scratch.path().join(name)));
+    let file = File::create(a.2.join("kept")).unwrap();
+    // What is kept needs a promise of its OST.
+    file.write_all_at(b"first", 0).unwrap();
+    file.sync_all().unwrap();
+    meta.devices().set("mdt.*.ldlm_timeout", "5");
+    *gates.pace.lock().unwrap() = Duration::from_millis(500);
+    // 12 s.
+    let piece = [7; 64 << 10];
+    for at in 0..24 * 16 {
+        file.write_all_at(&piece, at << 16).unwrap();
+    }
+    let read = fs::read(b.2.join("kept")).unwrap();
+    assert!(read.len() == 24 << 20 && read.iter().all(|byte| *byte == 7));
+    file.sync_all().unwrap();
+    *gates.pace.lock().unwrap() = Duration::ZERO;
+    meta.devices().set("mdt.*.ldlm_timeout", LIMIT);
+    let params = meta.devices().params();
+    let stats = params.iter().find(|param| param.name.ends_with("/md_stats")).unwrap().value();
+    assert!(!stats.contains("evict"), "{stats}");
+    drop(file);
+    [a, b].into_iter().for_each(unmount);
+    ost.close().unwrap();
+    meta.close().unwrap();
     drop(lock);
 }
