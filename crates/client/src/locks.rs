@@ -666,8 +666,10 @@ impl Client {
         let inode = self.inode(fid);
         let client = self.clone();
         self.port.spawn(Box::pin(async move {
-            client.tell_progress(&inode, id).await;
-            client.give_back(&inode, id).await;
+            // After a word somebody is at it, or it has gone meanwhile.
+            if !client.tell_progress(&inode, id).await {
+                client.give_back(&inode, id).await;
+            }
             client.retire(inode);
         }));
     }

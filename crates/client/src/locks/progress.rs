@@ -47,17 +47,18 @@ impl InodeState {
 }
 
 impl Client {
-    /// A lock was called back, perhaps once more.
-    pub(super) async fn tell_progress(self: &Arc<Client>, inode: &Arc<Inode>, id: LockId) {
+    /// A lock was called back, perhaps once more. Whether it is being given back, and there was news of that.
+    pub(super) async fn tell_progress(self: &Arc<Client>, inode: &Inode, id: LockId) -> bool {
         let (era, fid) = (self.era(), inode.fid);
         if !self.hears_of_progress(fid) {
-            return;
+            return false;
         }
-        let Some(done) = lock(&inode.state).news_of(id) else { return };
+        let Some(done) = lock(&inode.state).news_of(id) else { return false };
         let word = MdtRequest::GoesOn { fid, id, done };
         if let Err(error) = to_the_end(self.mdt_in(era, fid, word)).await {
             tracing::debug!(%fid, %error, "an MDT did not hear that a lock is on its way");
         }
+        true
     }
 }
 
