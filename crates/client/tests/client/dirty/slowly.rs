@@ -43,6 +43,7 @@ fn who_is_called_back_again_says_what_was_done_if_anything_was() {
     rig.call_back(1, &opened);
     assert!(rig.is_silent(), "nothing more");
     written(&rig, &second, PAGE);
+    rig.kernel_is_done();
     let (_, request) = rig.take_mdt();
     assert!(matches!(request, MdtRequest::Cancel { id: LockId(1), .. }), "{request:?}");
     rig.call_back(1, &opened);

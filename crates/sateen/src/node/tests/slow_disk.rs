@@ -344,7 +344,7 @@ fn who_writes_out_slowly_what_another_wants_is_not_thrown_out() {
     meta.devices().set("mdt.*.ldlm_timeout", "5");
     *gates.pace.lock().unwrap() = Duration::from_millis(500);
     // 12 s.
-    let piece = [7; 64 << 10];
+    let piece = vec![7; 64 << 10];
     for at in 0..24 * 16 {
         file.write_all_at(&piece, at << 16).unwrap();
     }
