@@ -129,7 +129,7 @@ fn a_whole_message_is_as_it_was() {
     let expected = concat!(
         "5341544e0900",                         // magic, version
         "0100",                                 // kind, flags
-        "1b00000000000000",                     // features
+        "3b00000000000000",                     // features
         "00000201",                             // bytes of extensions, slot
         "0b00000000000000",                     // bytes of body, of bulk
         "6143f1fd",                             // checksum of extensions and body
@@ -143,7 +143,7 @@ fn a_whole_message_is_as_it_was() {
         "0800000000000000",                     // trace
         "63702e31303030000000000000000000",     // job
         "000000000000000000000000000000000000", // room
-        "eb2f6471",                             // checksum of the header
+        "c99432a8",                             // checksum of the header
         "010100",                               // a request, to connect
         "0900000000000000",                     // features
     );
