@@ -121,7 +121,7 @@ impl Glimpses {
     pub(super) fn overdue(&mut self, now_ns: u64, limit_ns: u64) -> Option<ClientId> {
         let mut late = None;
         for asked in self.by_fid.values_mut().filter(|asked| asked.sent) {
-            if now_ns.saturating_sub(asked.clock.called_ns) >= limit_ns {
+            if asked.clock.is_over(now_ns, limit_ns) {
                 late = late.or(Some(asked.question.client));
             } else if now_ns.saturating_sub(asked.clock.repeated_ns) >= CALLBACK_REPEAT_NS {
                 asked.clock.repeated_ns = now_ns;
@@ -198,7 +198,7 @@ impl LockTable {
         }
         glimpses.last = glimpses.last.wrapping_add(1);
         let question = Question { client: holder, fid, id, number: glimpses.last };
-        let clock = Clock { called_ns: now_ns, repeated_ns: now_ns };
+        let clock = Clock::new(now_ns);
         let (waiters, next) = (vec![waiter], Vec::new());
         glimpses.by_fid.insert(fid, Asked { question, sent: false, clock, waiters, next });
         glimpses.unsent.push(question);
