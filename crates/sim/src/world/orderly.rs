@@ -93,6 +93,10 @@ impl World {
         if !host.serves() {
             return;
         }
+        // One whose disk is slow does not end in time, and loses what that has not taken.
+        if host.slow_ns > 0 {
+            return;
+        }
         self.orderly.next = operations + self.orderly.random.within(1, 2 * OPERATIONS_PER_STOP);
         let boots = host.boots;
         self.orderly.ending.insert(target, (boots, away_ns));
