@@ -1,20 +1,33 @@
 //! What an open file is written like: records at one distance, as by one of several who write a file in
-//! turns. Who does that asks for all his future records at once: a part of the file ([`Comb`]).
+//! turns, or from one place on, as by one who has a segment of it. Who does that asks for all his future
+//! records at once, or for a range that grows as he gets on: a part of the file ([`Comb`]).
 //!
 //! Life of a comb: it is seen after [`STEPS`] equal steps, and begins with the record of the first; it
 //! becomes longer with its records; any other step ends it, also one back, and others are counted anew.
 //! Nobody is told of that: what is in none of a client's parts is asked for as ever, and for that the MDT
 //! takes its parts back.
 //!
+//! Life of a range: it is seen after as many calls that touch, and begins with the call for which no lock
+//! does. It is as long as [`RANGE_BYTES_MIN`], or [`RANGE_GROWTH`] times what was written so far; the MDT
+//! cuts it where another client's begins. Behind its end the next one is asked for.
+//!
 //! [`Vain`] remembers of an inode that a part was asked for in vain.
 
-use sateen_types::Comb;
+use sateen_types::{Comb, RANGE_BYTES_MAX};
 
 /// Equal steps after which there is a comb.
 const STEPS: u32 = 4;
 /// The same for who may write beside others as it is: by then those have seen their combs, too, and ask for
 /// nothing that would take this one's away.
 const STEPS_UNDER_SHARED: u32 = 16;
+/// The same of calls that touch, for who has written in two places before: the second may be a record
+/// of some that are written in turns.
+const CALLS_BEHIND_A_JUMP: u32 = 64;
+/// Bytes of the first range that is asked for: few enough to end before the next one's segment begins in
+/// most files, whose writer would have to call it back.
+const RANGE_BYTES_MIN: u64 = 16 << 20;
+/// So many times what was written from its beginning on is a later one.
+const RANGE_GROWTH: u64 = 4;
 /// After a question in vain none is asked for so long: 2 s. For who would give back a lock for it, twice as
 /// long after each more, but for 64 s at most.
 const VAIN_NS: u64 = 2_000_000_000;
@@ -27,6 +40,8 @@ pub(crate) const NO_PARTS_NS: u64 = 60_000_000_000;
 pub(crate) struct Strides {
     /// The record that is being written, from and to; calls that follow each other write one.
     record: (u64, u64),
+    /// So many calls it was so far.
+    calls: u32,
     /// From the record before to this one; 0 if it is the first.
     step: u64,
     /// So many steps behind each other were like this.
@@ -44,6 +59,7 @@ impl Strides {
         let end = offset.saturating_add(len);
         if offset == to && to > from {
             self.record.1 = end;
+            self.calls = self.calls.saturating_add(1);
             self.longest = self.longest.max(end - from);
         } else {
             let step = if to > from { offset.saturating_sub(from) } else { 0 };
@@ -54,16 +70,33 @@ impl Strides {
                 (self.step, self.equal) = (step, u32::from(step > 0));
                 (self.first, self.longest) = (from, (to - from).max(len));
             }
-            self.record = (offset, end);
+            (self.record, self.calls) = ((offset, end), 1);
         }
         if self.step > 0 && self.longest >= self.step {
             // They touch, or overlap. This one may be the first of others.
-            *self = Strides { record: self.record, ..Strides::default() };
+            *self = Strides { record: self.record, calls: self.calls, ..Strides::default() };
         }
     }
 
+    /// What is best asked for before a write that was just noted, if it is not the whole file: with `shared`
+    /// by one who may write beside others as it is.
+    pub(crate) fn part(&self, (offset, len): (u64, u64), shared: bool) -> Option<Comb> {
+        let comb = self.comb(shared).or_else(|| self.range(offset, shared));
+        comb.filter(|comb| comb.has(offset, len))
+    }
+
+    /// From here on, after as many calls that touch.
+    fn range(&self, offset: u64, shared: bool) -> Option<Comb> {
+        let steps = if shared { STEPS_UNDER_SHARED } else { STEPS };
+        let calls = if self.step == 0 { steps } else { CALLS_BEHIND_A_JUMP };
+        let is_one = self.calls > calls && self.equal <= 1;
+        let grown = (self.record.1 - self.record.0).saturating_mul(RANGE_GROWTH);
+        let len = grown.clamp(RANGE_BYTES_MIN, RANGE_BYTES_MAX);
+        if is_one { Comb::range(offset, len) } else { None }
+    }
+
     /// All records, after as many equal steps; with `shared` of one who may write beside others as it is.
-    pub(crate) fn comb(&self, shared: bool) -> Option<Comb> {
+    fn comb(&self, shared: bool) -> Option<Comb> {
         let steps = if shared { STEPS_UNDER_SHARED } else { STEPS };
         let is_one = self.equal >= steps;
         if is_one { Comb::new(self.first, self.longest, self.step) } else { None }
@@ -156,6 +189,43 @@ mod tests {
         }
         strides.write(1020, 10);
         assert_eq!(strides.comb(false), Comb::new(820, 10, 50));
+    }
+
+    fn range(start: u64, len: u64) -> Option<Comb> {
+        Comb::range(start, len)
+    }
+
+    #[test]
+    fn who_writes_on_and_on_asks_for_ever_larger_ranges() {
+        let run = |calls: u64, len: u64| after(&records(calls, 1 << 30, len, len));
+        let at = |calls: u64, len: u64| ((1 << 30) + (calls - 1) * len, len);
+        assert!(run(4, 4096).part(at(4, 4096), false).is_none());
+        let (five, seventeen) = (run(5, 4096), run(17, 4096));
+        assert_eq!(five.part(at(5, 4096), false), range(at(5, 4096).0, RANGE_BYTES_MIN));
+        assert!(five.part(at(5, 4096), true).is_none(), "he may write as it is");
+        assert!(run(16, 4096).part(at(16, 4096), true).is_none());
+        assert!(seventeen.part(at(17, 4096), true).is_some());
+        let megabytes = run(100, 1 << 20);
+        assert_eq!(megabytes.part(at(100, 1 << 20), true), range(at(100, 1 << 20).0, 400 << 20));
+        assert!(run(5, 1 << 40).part(at(5, 1 << 40), false).is_none(), "longer than any range");
+    }
+
+    #[test]
+    fn who_has_written_elsewhere_before_has_to_write_more_before_he_asks_for_a_range() {
+        let behind = |calls: u64| {
+            let mut writes = vec![(0, 100)];
+            writes.extend(records(calls, 1 << 30, 4096, 4096));
+            after(&writes).part(((1 << 30) + (calls - 1) * 4096, 4096), false)
+        };
+        assert!(behind(64).is_none() && behind(65).is_some());
+        // Records of many calls at one distance are a comb.
+        let mut writes = Vec::new();
+        for (offset, _) in records(6, 0, 1, 1 << 20) {
+            writes.extend(records(100, offset, 1000, 1000));
+        }
+        let last = writes[writes.len() - 1];
+        assert_eq!(after(&writes).part(last, false), Comb::new(0, 100_000, 1 << 20));
+        assert!(after(&writes[..250]).part(writes[249], false).is_none(), "the third record");
     }
 
     #[test]

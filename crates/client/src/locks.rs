@@ -611,9 +611,11 @@ impl Client {
             }
             reply => reply?,
         };
-        let (attr, parted) = match reply.body {
-            MdtReply::Inode { attr } => (attr, false),
-            MdtReply::Parted { attr, .. } if of_part => (attr, true),
+        // A range may have been cut in the middle of what is wanted.
+        let is_good_for = |comb: Comb| wanted.range.is_some_and(|(at, len)| comb.has(at, len));
+        let (attr, parted, good) = match reply.body {
+            MdtReply::Inode { attr } => (attr, false, false),
+            MdtReply::Parted { attr, comb } if of_part => (attr, true, is_good_for(comb)),
             MdtReply::Grouped => return Ok(Got::Grouped),
             _ => return Err(Errno::EPROTO),
         };
@@ -626,7 +628,7 @@ impl Client {
             let shared = reply.grants.iter().any(|grant| grant.mode == LockMode::Cw);
             if of_part && (parted || shared) {
                 // Who got the whole file for himself was not refused.
-                state.no_parts.answered(now_ns, parted);
+                state.no_parts.answered(now_ns, good);
             }
             state.learn(attr, stamp);
             if state.layout.as_ref().is_some_and(|own| own.generation < attr.layout_gen) {

@@ -32,6 +32,17 @@ struct Clock {
     until_ns: u64,
 }
 
+/// What came of parts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Parts {
+    /// Those that were granted.
+    pub granted: u64,
+    /// How often parts had to go for what somebody asked for.
+    pub broken: u64,
+    /// Granted ranges that are shorter than what was asked for, because others have the rest.
+    pub cut: u64,
+}
+
 /// The files on which writers have met of late.
 #[derive(Debug)]
 pub struct Contention {
@@ -41,7 +52,8 @@ pub struct Contention {
     /// Shared locks that were granted, and those among them for reading.
     granted: u64,
     granted_to_read: u64,
-    parts_granted: u64,
+    /// All but how many were broken.
+    parts: Parts,
     breaks: Breaks,
 }
 
@@ -54,7 +66,7 @@ impl Default for Contention {
             files: BTreeMap::new(),
             granted: 0,
             granted_to_read: 0,
-            parts_granted: 0,
+            parts: Parts::default(),
             breaks: Breaks::default(),
         }
     }
@@ -111,14 +123,15 @@ impl Contention {
         self.locks == 0 || self.breaks.are_off(now_ns, fid)
     }
 
-    /// A part was granted.
-    pub fn part_granted(&mut self) {
-        self.parts_granted += 1;
+    /// A part was granted; a range that was cut for others, perhaps.
+    pub fn part_granted(&mut self, was_cut: bool) {
+        self.parts.granted += 1;
+        self.parts.cut += u64::from(was_cut);
     }
 
-    /// How many parts were granted, and how often parts had to go for what somebody asked for.
-    pub fn parts(&self) -> (u64, u64) {
-        (self.parts_granted, self.breaks.count())
+    /// How many there were so far.
+    pub fn parts(&self) -> Parts {
+        Parts { broken: self.breaks.count(), ..self.parts }
     }
 
     /// A client has a shared lock of the run before.

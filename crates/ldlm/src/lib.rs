@@ -44,7 +44,7 @@ mod waiting;
 
 pub use bounds::{Bounds, LOCK_BYTES, LOCK_LIMIT_BYTES, LOCK_RECLAIM_BYTES};
 pub use breaks::Break;
-pub use contention::{CONTENDED_LOCKS, CONTENTION_NS, Contention};
+pub use contention::{CONTENDED_LOCKS, CONTENTION_NS, Contention, Parts};
 pub use file_locks::{
     FILE_LOCKS_PER_CLIENT_MAX, FileLockAnswer, FileLockTurn, FileLocks, RANGES_PER_FILE_MAX,
     WAITS_PER_FILE_MAX,

@@ -260,3 +260,20 @@ fn waking_does_not_look_at_everybody_for_everybody() {
     assert!(woken(&mut table).is_empty());
     assert!(table.looks() <= 4 * writers, "{}", table.looks());
 }
+
+#[test]
+fn a_range_is_cut_for_all_others_and_for_nobody_who_has_its_first_byte() {
+    let range = |start, len| Comb::range(start, len).unwrap();
+    let mut table = LockTable::new();
+    for (client, start, len) in [(A, 1000, 100), (B, 3000, 100), (B, 500, 10), (C, 2500, 10)] {
+        assert!(ask(&mut table, client, range(start, len)).is_ok());
+    }
+    let fitted = |client, start, len| table.fitted(client, (FILE, range(start, len)));
+    assert_eq!(fitted(C, 1100, 5000), range(1100, 1900));
+    assert_eq!(fitted(A, 1100, 5000), range(1100, 1400));
+    assert_eq!(fitted(A, 900, 50), range(900, 50));
+    assert_eq!(fitted(C, 1050, 5000), range(1050, 1950), "A's has to go, and B's is left alone");
+    assert_eq!(fitted(A, 10_000, 5000), range(10_000, 5000));
+    let fitted = table.fitted(A, (FILE, range(1100, 5000)));
+    assert!(ask(&mut table, A, fitted).is_ok());
+}

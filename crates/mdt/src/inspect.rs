@@ -1,7 +1,7 @@
 //! What there is to be seen and set of an MDT from outside: statistics, its clients, and what is
 //! worth tuning.
 
-use sateen_ldlm::Bounds;
+use sateen_ldlm::{Bounds, Parts};
 use sateen_target::Heard;
 
 use sateen_types::{ClientId, Endpoint, Fid, StripePolicy};
@@ -104,8 +104,8 @@ impl Mdt {
         self.config.parts = grants;
     }
 
-    /// How many parts were granted, and how often parts had to go for what somebody asked for.
-    pub fn parts(&self) -> (u64, u64) {
+    /// What came of parts.
+    pub fn parts(&self) -> Parts {
         self.contention.parts()
     }
 

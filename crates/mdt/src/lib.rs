@@ -43,6 +43,6 @@ pub use config::{MdtConfig, OstConfig, PATIENCE, RECOVERY_TIME_SOFT_NS};
 pub use mdt::{HELD_MAX, Mdt};
 pub use osp::{OSP_QUEUE_SLOTS, RESEND_NS};
 pub use recovery::RecoveryStatus;
-pub use sateen_ldlm::CALLBACK_LIMIT_NS;
+pub use sateen_ldlm::{CALLBACK_LIMIT_NS, Parts};
 pub use seqs::SEQS_PER_CLIENT_MAX;
 pub use stats::{MD_STATS, MdStats};

@@ -1,8 +1,13 @@
 //! A comb: records of one length at one distance, as one of several writers of a file has them who
 //! write it in turns. It has no end, so that whoever has one needs no other when he gets further.
+//!
+//! A range of a file is one, too: of the largest distance, so that its second record lies where files
+//! hardly ever have anything.
 
 /// Largest distance from one record to the next.
 pub const COMB_STRIDE_MAX: u64 = 1 << 40;
+/// Most bytes of a range.
+pub const RANGE_BYTES_MAX: u64 = COMB_STRIDE_MAX - 1;
 /// Largest offset of a first record.
 pub const COMB_START_MAX: u64 = 1 << 62;
 
@@ -24,6 +29,17 @@ impl Comb {
             && record_len < stride
             && stride <= COMB_STRIDE_MAX;
         if valid { Some(Comb { start, record_len, stride }) } else { None }
+    }
+
+    /// `len` bytes from `start` on, and as many a [`COMB_STRIDE_MAX`] further, and so on; `None` if that
+    /// is no comb.
+    pub const fn range(start: u64, len: u64) -> Option<Comb> {
+        Comb::new(start, len, COMB_STRIDE_MAX)
+    }
+
+    /// Whether it is a range.
+    pub const fn is_range(&self) -> bool {
+        self.stride == COMB_STRIDE_MAX
     }
 
     /// Where the first record begins.
@@ -56,9 +72,24 @@ impl Comb {
     /// come together somewhere. The one answer that is not exact is that they meet where no file can
     /// have a byte any more.
     pub const fn meets(&self, other: &Comb) -> bool {
-        let circle = gcd(self.stride, other.stride);
-        let ahead = (other.start % circle + circle - self.start % circle) % circle;
+        let (circle, ahead) = self.ahead(other);
         self.record_len > ahead || other.record_len > circle - ahead
+    }
+
+    /// The circle of two combs, and how far on it the other one's records begin behind this one's.
+    const fn ahead(&self, other: &Comb) -> (u64, u64) {
+        let circle = gcd(self.stride, other.stride);
+        (circle, (other.start % circle + circle - self.start % circle) % circle)
+    }
+
+    /// This comb, with its records cut where they would meet another one's; `None` if they begin there.
+    pub const fn before(&self, other: &Comb) -> Option<Comb> {
+        let (circle, ahead) = self.ahead(other);
+        if ahead == 0 || other.record_len > circle - ahead {
+            return None;
+        }
+        let record_len = if self.record_len < ahead { self.record_len } else { ahead };
+        Some(Comb { start: self.start, record_len, stride: self.stride })
     }
 }
 
@@ -143,6 +174,43 @@ mod tests {
             }
         }
         assert!(met > all.len() && met < all.len() * all.len());
+    }
+
+    #[test]
+    fn what_is_cut_meets_no_more_and_is_as_long_as_can_be() {
+        let (mut cut, mut whole, mut none) = (0, 0, 0);
+        for (stride, other_stride) in [(24, 24), (24, 12), (24, 18), (12, 24), (23, 24)] {
+            for (record_len, other_len) in [(1, 1), (5, 3), (11, 2), (7, 11)] {
+                for (start, other_start) in (0..30).flat_map(|a| (0..30).map(move |b| (a, b))) {
+                    let one = comb(start, record_len, stride);
+                    let other = comb(other_start, other_len, other_stride);
+                    let longest = (1..=record_len)
+                        .filter_map(|len| Comb::new(start, len, stride))
+                        .rfind(|shorter| !shorter.meets(&other));
+                    assert_eq!(one.before(&other), longest, "{one:?} {other:?}");
+                    match longest {
+                        Some(longest) if longest == one => whole += 1,
+                        Some(_) => cut += 1,
+                        None => none += 1,
+                    }
+                }
+            }
+        }
+        assert!(cut > 100 && whole > 100 && none > 100, "{cut} {whole} {none}");
+    }
+
+    #[test]
+    fn ranges_are_cut_where_the_next_begins() {
+        let range = |start, len| Comb::range(start, len).expect("a range");
+        let longest = range(100, RANGE_BYTES_MAX);
+        assert!(longest.is_range() && longest.has(100 + (1 << 30), 1 << 20));
+        assert_eq!(longest.before(&range(5000, 10)), Some(range(100, 4900)));
+        assert_eq!(longest.before(&range(0, 101)), None, "its first byte is another's");
+        // It comes round to where the other begins.
+        assert_eq!(longest.before(&range(0, 100)), Some(range(100, RANGE_BYTES_MAX - 99)));
+        assert!(!range(0, 100).meets(&range(100, 100)) && range(0, 101).meets(&range(100, 100)));
+        assert_eq!(Comb::range(0, RANGE_BYTES_MAX + 1), None);
+        assert!(!comb(0, 1, 2).is_range());
     }
 
     /// `x` and `y` so that `a * x + b * y` is the gcd.

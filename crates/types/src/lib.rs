@@ -19,7 +19,7 @@ mod time;
 pub mod units;
 
 pub use attr::{Attr, FileKind};
-pub use comb::{COMB_START_MAX, COMB_STRIDE_MAX, Comb};
+pub use comb::{COMB_START_MAX, COMB_STRIDE_MAX, Comb, RANGE_BYTES_MAX};
 pub use cookie::{COLLISION_MAX, DirCookie, name_hash};
 pub use endpoint::{ClientId, Endpoint};
 pub use errno::{Errno, Result};

@@ -574,7 +574,8 @@ impl Client {
     }
 
     /// What a write needs of a lock. One that is a record among others at the same distance would best have
-    /// one for all of them. What the kernel writes of its pages says nothing of that.
+    /// one for all of them, and one that goes on from the last one a range that is free. What the kernel
+    /// writes of its pages says nothing of that.
     fn wanted_for(&self, file: &File, range: Range, pages: bool) -> Wanted {
         let access = self.access_for(file, range);
         let whole = Wanted::of(access, range);
@@ -584,14 +585,15 @@ impl Client {
             strides.write(offset, len);
             *strides
         };
-        let comb = strides.comb(false).filter(|comb| comb.has(offset, len));
+        let comb = strides.part((offset, len), false);
         let inode = &file.inode;
         // What lies in several objects is asked for apart from a shared lock, which goes for it.
         let gives_back = access == Access::Put && lock(&inode.state).is_sharing();
         if access == Access::Write || comb.is_none() || !self.may_ask_for_parts(inode, gives_back) {
             return whole;
         }
-        let apart = strides.comb(true).is_some() && self.may_ask_for_parts(inode, true);
+        let apart = strides.part((offset, len), true).is_some();
+        let apart = apart && self.may_ask_for_parts(inode, true);
         Wanted { comb, apart, ..whole }
     }
 

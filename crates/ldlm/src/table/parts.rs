@@ -69,6 +69,14 @@ impl LockTable {
         self.reclaim(client, &Need::part(fid, comb), id)
     }
 
+    /// A range, or as much of it from its beginning on as no other client has of the file. Whoever has
+    /// its first byte will have to give that back.
+    pub fn fitted(&self, client: ClientId, (fid, range): (Fid, Comb)) -> Comb {
+        let others = self.locks_on(fid).filter(|(_, lock)| lock.client != client);
+        let combs = others.filter_map(|lock| self.parts.comb(lock));
+        combs.fold(range, |range, comb| range.before(&comb).unwrap_or(range))
+    }
+
     /// How many parts a file has.
     pub fn parts_of(&self, fid: Fid) -> u32 {
         self.parts.counts.get(&fid).copied().unwrap_or(0)

@@ -2,7 +2,9 @@
 //! what of that a client had of the run before.
 //!
 //! A part is granted of a file that is contended, or of which somebody has one already. Who has the file
-//! to himself is better served by all of it, and where parts are broken all the time by `Cw`.
+//! to himself is better served by all of it, and where parts are broken all the time by `Cw`. A range is
+//! cut where another client's part begins, so that who asks for more than he needs yet takes nothing from
+//! anybody.
 
 use sateen_ldlm::{Break, Need, PARTS_PER_FILE_MAX};
 use sateen_target::Fault;
@@ -17,7 +19,7 @@ use crate::view::View;
 pub(super) fn run(
     mdt: &mut Mdt,
     op: &mut Op<'_>,
-    (fid, comb): (Fid, Comb),
+    (fid, asked): (Fid, Comb),
 ) -> Result<Outcome, Fault> {
     if mdt.core.exports.features(op.client).is_none_or(|all| all & COMBS == 0) {
         return Err(Errno::EINVAL.into());
@@ -32,6 +34,7 @@ pub(super) fn run(
     if !is_regular(&attr) {
         return Err(Errno::EINVAL.into());
     }
+    let comb = if asked.is_range() { mdt.locks.fitted(op.client, (fid, asked)) } else { asked };
     let part = Need::part(fid, comb);
     if mdt.locks.is_stuck(&part) {
         return Err(Errno::EIO.into());
@@ -48,7 +51,7 @@ pub(super) fn run(
     let attr = shown(&mdt.opens, &mdt.locks, op.client, attr);
     let reply = match grant.mode {
         LockMode::Part => {
-            mdt.contention.part_granted();
+            mdt.contention.part_granted(comb != asked);
             MdtReply::Parted { attr, comb }
         }
         mode => {

@@ -1,7 +1,7 @@
 //! Parts of files that two clients write in turns: when they are granted, when not any more, and that
 //! neither losses nor a restart mix them up.
 
-use sateen_ldlm::PARTS_PER_FILE_MAX;
+use sateen_ldlm::{PARTS_PER_FILE_MAX, Parts};
 use sateen_types::{ClientId, Comb, Errno, Fid};
 use sateen_wire::*;
 
@@ -104,7 +104,7 @@ fn who_writes_a_contended_file_at_a_distance_keeps_his_records_whoever_else_writ
     assert_eq!(modes(&world, fid).len(), 3);
     part(&mut world, C, fid, 3);
     assert!([A, B, C].iter().all(|client| called(&mut world, *client).is_none()));
-    assert_eq!(world.mdt.parts(), (5, 0));
+    assert_eq!(world.mdt.parts(), Parts { granted: 5, ..Parts::default() });
     // Who tells what he has written tells it as one of several, and no less is true after it.
     let tell = |size| MdtRequest::ReportSize {
         fid,
@@ -127,7 +127,7 @@ fn who_writes_a_contended_file_at_a_distance_keeps_his_records_whoever_else_writ
         panic!()
     };
     assert_eq!((attr.size, attr.size_stale), (7000, false));
-    assert_eq!(world.mdt.parts(), (5, 0));
+    assert_eq!(world.mdt.parts(), Parts { granted: 5, ..Parts::default() });
     world.close(A, fid, one, None);
     world.close(B, fid, two, None);
     assert_eq!(world.stat(B, fid).size, 7000);
@@ -181,7 +181,7 @@ fn a_file_whose_parts_do_not_last_has_none_for_a_while_and_is_shared() {
         let grant = enqueue(&mut world, B, fid, LockMode::Cw);
         assert_eq!((grant.mode, modes(&world, fid).len()), (LockMode::Cw, 1), "round {round}");
     }
-    assert_eq!(world.mdt.parts().1, 4);
+    assert_eq!(world.mdt.parts().broken, 4);
     assert_eq!(ask(&mut world, A, fid, comb(0)).mode, LockMode::Cw);
     assert_eq!(ask(&mut world, B, fid, comb(1)).mode, LockMode::Cw);
     world.tick(2_100);
@@ -195,7 +195,7 @@ fn a_file_whose_parts_do_not_last_has_none_for_a_while_and_is_shared() {
     for client in [B, C] {
         part(&mut world, client, fid, 0);
     }
-    assert_eq!(world.mdt.parts().1, 6);
+    assert_eq!(world.mdt.parts().broken, 6);
 }
 
 #[test]
@@ -401,10 +401,12 @@ fn who_asks_for_one_too_many_gets_none_and_breaks_the_others() {
     for number in 0..most {
         assert_eq!(ask(&mut world, A, fid, comb(number)).mode, LockMode::Part);
     }
-    assert_eq!((world.mdt.parts(), modes(&world, fid).len() as u64), ((most, 0), most));
+    let there_were = |granted, broken| Parts { granted, broken, cut: 0 };
+    let are_held = modes(&world, fid).len() as u64;
+    assert_eq!((world.mdt.parts(), are_held), (there_were(most, 0), most));
     world.clients.get_mut(&A).unwrap().obliging = false;
     let waits = world.start(B, MdtRequest::EnqueuePart { fid, comb: comb(most) });
-    assert_eq!(world.mdt.parts(), (most, 1));
+    assert_eq!(world.mdt.parts(), there_were(most, 1));
     while world.reply(waits).is_none() {
         let id = called(&mut world, A).expect("all of its parts are in the way");
         world.ok(A, MdtRequest::Cancel { fid, id, report: None, more: vec![] });
@@ -412,5 +414,52 @@ fn who_asks_for_one_too_many_gets_none_and_breaks_the_others() {
     let grants = world.reply(waits).unwrap().grants;
     assert_eq!(grants.iter().map(|grant| grant.mode).collect::<Vec<_>>(), [LockMode::Cw]);
     assert_eq!(modes(&world, fid), [LockMode::Cw]);
-    assert_eq!(world.mdt.parts(), (most, 1), "it was one break");
+    assert_eq!(world.mdt.parts(), there_were(most, 1), "it was one break");
+/// A range of a file, in KiB: what is granted of it.
+fn range(world: &mut World, client: ClientId, fid: Fid, (from, len): (u64, u64)) -> (u64, u64) {
+    let comb = Comb::range(from << 10, len << 10).unwrap();
+    let reply = world.call(client, MdtRequest::EnqueuePart { fid, comb });
+    match reply.body {
+        ReplyBody::Mdt(MdtReply::Parted { comb, .. }) => {
+            assert!(comb.is_range());
+            (comb.start() >> 10, comb.record_len() >> 10)
+        }
+        body => panic!("{body:?}"),
+    }
+}
+
+#[test]
+fn a_range_is_cut_where_the_part_of_another_begins() {
+    let mut world = world();
+    let (fid, _) = contended(&mut world);
+    // The first has all that he wants, and gives it back to one who begins within.
+    assert_eq!(range(&mut world, A, fid, (0, 16_384)), (0, 16_384));
+    let before = world.mdt.parts();
+    assert_eq!(range(&mut world, B, fid, (8192, 16_384)), (8192, 16_384));
+    assert_eq!(world.mdt.parts().broken, before.broken + 1);
+    // From then on nobody takes anything from anybody.
+    for client in [A, B, C] {
+        world.clients.get_mut(&client).unwrap().obliging = false;
+    }
+    assert_eq!(range(&mut world, A, fid, (100, 16_384)), (100, 8092));
+    assert_eq!(range(&mut world, C, fid, (30_000, 1 << 29)), (30_000, 1 << 29));
+    assert_eq!(range(&mut world, B, fid, (24_576, 16_384)), (24_576, 5424));
+    // His own are in nobody's way.
+    assert_eq!(range(&mut world, B, fid, (10_000, 16_384)), (10_000, 16_384 + 3616));
+    let Parts { granted, broken, cut } = world.mdt.parts();
+    assert_eq!((granted - before.granted, broken - before.broken, cut), (5, 1, 2));
+    assert!([A, C].iter().all(|client| called(&mut world, *client).is_none()));
+}
+
+#[test]
+fn a_range_is_cut_for_records_that_are_written_in_turns() {
+    let mut world = world();
+    let (fid, _) = contended(&mut world);
+    let in_turns = Comb::new(1 << 20, 1 << 20, 8 << 20).unwrap();
+    assert_eq!(ask(&mut world, A, fid, in_turns).mode, LockMode::Part);
+    for client in [A, B] {
+        world.clients.get_mut(&client).unwrap().obliging = false;
+    }
+    assert_eq!(range(&mut world, B, fid, (3 << 10, 16 << 10)), (3 << 10, 6 << 10));
+    assert!(called(&mut world, A).is_none());
 }

@@ -10,7 +10,7 @@ use sateen_client::{
     Census, CleanStats, Client, ImportInfo, ImportState, LLITE_STATS, MDC_STATS, OSC_STATS,
     ReadAheadStats, StataheadStats,
 };
-use sateen_mdt::{MD_STATS, Mdt, RecoveryStatus};
+use sateen_mdt::{MD_STATS, Mdt, Parts, RecoveryStatus};
 use sateen_mgs::{MGS_STATS, Mgs};
 use sateen_ost::{OST_STATS, Ost};
 use sateen_reactor::TargetHost;
@@ -401,12 +401,16 @@ fn parts(host: &Arc<TargetHost<Mdt>>, prefix: &str, out: &mut Vec<Param<'_>>) {
         set.inspect(|mdt| mdt.set_grants_parts(is_on));
         Ok(())
     }));
-    let shown = host.clone();
-    let granted = move || shown.inspect(|mdt| mdt.parts().0).to_string();
-    out.push(Param::shown(format!("{prefix}/parts_granted"), granted));
-    let shown = host.clone();
-    let broken = move || shown.inspect(|mdt| mdt.parts().1).to_string();
-    out.push(Param::shown(format!("{prefix}/parts_broken"), broken));
+    let counters: [(&str, fn(Parts) -> u64); 3] = [
+        ("granted", |parts| parts.granted),
+        ("broken", |parts| parts.broken),
+        ("cut", |parts| parts.cut),
+    ];
+    for (name, counter) in counters {
+        let shown = host.clone();
+        let count = move || counter(shown.inspect(|mdt| mdt.parts())).to_string();
+        out.push(Param::shown(format!("{prefix}/parts_{name}"), count));
+    }
 }
 
 /// What an MDT's new files get where neither they nor their directories say anything.

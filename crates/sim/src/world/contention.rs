@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use sateen_client::OpenHow;
+use sateen_mdt::Parts;
 use sateen_types::{Endpoint, Errno, Fid, Result as Answer, STRIPE_SIZE_MIN};
 
 use super::combs::{self, Combs, Rower};
@@ -87,20 +88,20 @@ impl Shared {
     }
 }
 
-/// How many shared locks all runs of the MDT have granted, and those for reading alone; and parts, and how
-/// often these had to go for what somebody asked for.
+/// How many shared locks all runs of the MDT have granted, and those for reading alone; and parts, how
+/// often these had to go for what somebody asked for, and how often a range was cut instead.
 #[derive(Debug, Default)]
 struct Sharing {
-    granted: [u64; 4],
-    last: [u64; 4],
+    granted: [u64; 5],
+    last: [u64; 5],
 }
 
 impl Sharing {
     fn look(&mut self, world: &mut World) {
         let mdt = world.hosts.get_mut(&Endpoint::Mdt(0)).and_then(|host| host.mdt());
-        let now = mdt.map_or([0; 4], |mdt| {
-            let (parts, broken) = mdt.parts();
-            [mdt.shared_locks(), mdt.shared_read_locks(), parts, broken]
+        let now = mdt.map_or([0; 5], |mdt| {
+            let Parts { granted, broken, cut } = mdt.parts();
+            [mdt.shared_locks(), mdt.shared_read_locks(), granted, broken, cut]
         });
         for ((granted, last), now) in self.granted.iter_mut().zip(&mut self.last).zip(now) {
             *granted += now.saturating_sub(*last);
@@ -589,7 +590,7 @@ impl World {
         }
         self.report.operations = shared.operations;
         let hits = self.nodes.iter().map(|node| node.kernel.hits()).sum();
-        let [shared_locks, of_readers, parts, broken] = sharing.granted;
+        let [shared_locks, of_readers, parts, broken, cut] = sharing.granted;
         let kept = self.nodes.iter().map(|node| node.client.census().kept_in_parts).sum();
         let ahead = self.nodes.iter().map(|node| node.client.read_ahead_stats().hits).sum();
         let again = self.nodes.iter().map(|node| node.client.clean_stats().hits).sum();
@@ -613,9 +614,11 @@ impl World {
             ("record of a group looked at", teams.looked),
             ("file of groups touched", teams.touched),
             ("record of a comb written", combs.registers.written),
+            ("record of a segment written", combs.written_in_segments()),
             ("record of a comb read", combs.registers.read),
             ("part granted", parts),
             ("part broken", broken),
+            ("range cut", cut),
             ("write kept in a part", kept),
         ] {
             self.report.count(kind, count);
