@@ -145,9 +145,11 @@ pub const CONTENTION: Minimums = &[
     ("record of a group looked at", 80_000),
     ("claimed: group lock", 300),
     ("record of a comb written", 800_000),
+    ("record of a segment written", 150_000),
     ("record of a comb read", 450_000),
     ("part granted", 20_000),
     ("part broken", 8000),
+    ("range cut", 700),
     ("write kept in a part", 40_000),
     ("claimed: part", 300),
 ];

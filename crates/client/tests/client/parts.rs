@@ -110,9 +110,13 @@ fn grants_part(rig: &Rig, to: &Header, id: u64, comb: Comb) {
 
 /// The first so many records, one after the other, under a lock that others share.
 fn under_shared(rig: &Rig, handle: u64, records: u64, id: u64) -> Header {
+    under_shared_with(rig, handle, (records, STEP), id)
+}
+
+fn under_shared_with(rig: &Rig, handle: u64, (records, step): (u64, u64), id: u64) -> Header {
     let mut asked = None;
     for number in 0..records {
-        let mut write = writes(rig, handle, record(number), RECORD);
+        let mut write = writes(rig, handle, FIRST + number * step, RECORD);
         assert!(rig.poll(&mut write).is_none());
         if number == 0 {
             let (header, mode) = take_whole(rig);
@@ -385,6 +389,56 @@ fn who_asked_in_vain_asks_for_no_part_for_a_while() {
     rig.pass(2 * SECOND_NS);
     assert!(rig.poll(&mut writes(&rig, handle, record(9), RECORD)).is_none());
     take_part(&rig);
+}
+
+#[test]
+fn who_writes_a_segment_asks_for_a_range_and_goes_by_what_he_is_given() {
+    let rig = rig();
+    let handle = opened(&rig, WRITE);
+    let at = |number: u64| FIRST + number * RECORD;
+    let shared = under_shared_with(&rig, handle, (5, RECORD), 1);
+    assert!(loses(&rig, 1, &shared).is_some());
+    let asks = |number: u64, len: u64, id: u64| {
+        let mut write = writes(&rig, handle, at(number), RECORD);
+        assert!(rig.poll(&mut write).is_none());
+        let (header, asked) = take_part(&rig);
+        assert_eq!(Some(asked), Comb::range(at(number), 16 * MIB));
+        grants_part(&rig, &header, id, Comb::range(at(number), len).unwrap());
+        write
+    };
+    // Another one's begins in the middle of the third record from there on.
+    assert_eq!(rig.poll(&mut asks(5, 2 * RECORD + 500, 2)), Some(Ok(RECORD as usize)));
+    keep(&rig, handle, at(6));
+    assert_eq!(rig.client.dirty_bytes(0), 2 * RECORD);
+    // Of the next one there is not enough, so it is of no use.
+    let mut write = asks(7, 500, 3);
+    assert!(rig.poll(&mut write).is_none());
+    let (whole, mode) = take_whole(&rig);
+    assert_eq!(mode, LockMode::Cw);
+    [2, 3].map(|id| rig.call_back(id, &whole));
+    rig.kernel_is_done();
+    let (kept, _) = rig.take_request();
+    let body = OstReply::Written { len: 2 * RECORD as u32, boot_epoch: 5, granted: 4 * MIB };
+    rig.answer(&kept, Reply::ok(ReplyBody::Ost(body)));
+    rig.run();
+    assert_eq!([cancelled(&rig).0, cancelled(&rig).0], [2, 3]);
+    // It was asked for before that: as ever it goes, and the next one is believed.
+    grants(&rig, &whole, 4, LockMode::Cw);
+    assert_eq!(cancelled(&rig).0, 4);
+    assert!(rig.poll(&mut write).is_none());
+    let (whole, mode) = take_whole(&rig);
+    assert_eq!(mode, LockMode::Cw);
+    grants(&rig, &whole, 5, LockMode::Cw);
+    assert!(rig.poll(&mut write).is_none());
+    assert_eq!(osts_write(&rig).first(), Some(&(at(7), 0)));
+    assert_eq!(rig.poll(&mut write), Some(Ok(RECORD as usize)));
+    // Nor is any asked for soon after.
+    for number in 8..30 {
+        let mut write = writes(&rig, handle, at(number), RECORD);
+        assert!(rig.poll(&mut write).is_none());
+        assert!(osts_write(&rig).contains(&(at(number), 0)));
+        assert_eq!(rig.poll(&mut write), Some(Ok(RECORD as usize)));
+    }
 }
 
 /// One that comes with other records than it says, or without any, is nothing that may be used.

@@ -580,6 +580,7 @@ impl World {
         let closed = shared.clone();
         self.end_kept_sessions(move || lock(&closed).ended += 1);
         self.until_ended(all + 2 * self.nodes.len(), |_| lock(&shared).progress());
+        self.until_sessions_end();
         let shared = lock(&shared);
         let log = shared.appended * APPENDED_BYTES as u64;
         let many = (shared.registers.reach().0 * MANY_BYTES) as u64;

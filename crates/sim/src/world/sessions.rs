@@ -6,6 +6,9 @@ use std::collections::BTreeSet;
 use super::World;
 use crate::invariants::{Writing, session_left};
 
+/// So long a close that was begun may take.
+const CLOSES_NS: u64 = 1_000_000_000;
+
 impl World {
     /// Clients close what they keep open for writing, for whoever opens the files next. `ended` is called
     /// when each has.
@@ -18,6 +21,12 @@ impl World {
             };
             self.executor.spawn(node.id.0, Box::pin(end));
         }
+    }
+
+    /// Waits a while for closes that are on their way still: no program waits for its own.
+    pub(super) fn until_sessions_end(&mut self) {
+        let until_ns = self.now_ns + CLOSES_NS;
+        while self.now_ns < until_ns && self.session_left().is_some() && self.step() {}
     }
 
     /// A write session of a client that is there, and of no program of it. Those of clients that are
