@@ -1,6 +1,6 @@
-//! Files that several mounts write in turns, each its own records: each mount has a part of the file, asks
-//! once for all of its records, and keeps what it writes of them. Others find all of it, and what a
-//! mount that dies had not synced is lost, and nothing else.
+//! Files that several mounts write, in turns or each its own segment: each mount has a part of the file, asks
+//! once for all of its records, or now and then for the next range, and keeps what it writes there. Others
+//! find all of it, and what a mount that dies had not synced is lost, and nothing else.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -20,6 +20,8 @@ use crate::{BINARY, as_program};
 const RECORD: usize = 47_008;
 /// Records of each mount.
 const RECORDS: usize = 600;
+/// So many records each writes when the other one has written, too.
+const ALTERNATE: usize = 12;
 /// What the program of a mount that is killed has synced by then.
 const SYNCED: usize = 300;
 
@@ -79,6 +81,13 @@ impl Rig {
         self.mounts.iter().map(of).sum()
     }
 
+    /// Requests for locks and callbacks of all mounts so far, and what they had OSTs write.
+    fn looked(&self) -> [u64; 3] {
+        let stats = [("mdc.*.stats", "ldlm_enqueue"), ("llite.*.stats", "lock_callback")];
+        let [enqueues, callbacks] = stats.map(|(stats, what)| self.counted(stats, what));
+        [enqueues, callbacks, self.counted("osc.*.stats", "ost_write")]
+    }
+
     fn striped(&self, name: &str) {
         let path = self.mounts[0].join(name);
         ok(as_program("lfs").args(["setstripe", "-c", "2", "-S", "1M"]).arg(path));
@@ -107,12 +116,7 @@ fn mounts_that_write_in_turns_ask_once_each_and_keep_what_they_write() {
     }
     let mut rig = Rig::new("parts", 2);
     rig.striped("hard");
-    let look = |rig: &Rig| {
-        let stats = [("mdc.*.stats", "ldlm_enqueue"), ("llite.*.stats", "lock_callback")];
-        let [enqueues, callbacks] = stats.map(|(stats, what)| rig.counted(stats, what));
-        [enqueues, callbacks, rig.counted("osc.*.stats", "ost_write")]
-    };
-    let before = look(&rig);
+    let before = rig.looked();
     let barrier = Barrier::new(2);
     thread::scope(|scope| {
         for me in 0..2 {
@@ -127,7 +131,7 @@ fn mounts_that_write_in_turns_ask_once_each_and_keep_what_they_write() {
             });
         }
     });
-    let after = look(&rig);
+    let after = rig.looked();
     let [enqueues, callbacks, writes] = core::array::from_fn(|at| after[at] - before[at]);
     let (granted, broken) = (rig.told("parts_granted"), rig.told("parts_broken"));
     println!(
@@ -157,6 +161,53 @@ fn mounts_that_write_in_turns_ask_once_each_and_keep_what_they_write() {
     });
     verify(&three, "off", 2 * RECORDS);
     assert_eq!(rig.told("parts_granted"), granted);
+    let Rig { cluster, servers, .. } = rig;
+    cluster.finish(servers);
+}
+
+#[test]
+fn mounts_that_write_a_segment_each_have_ranges_of_it_and_keep_what_they_write() {
+    if !can_mount() {
+        return;
+    }
+    let mut rig = Rig::new("segments", 2);
+    rig.striped("easy");
+    let barrier = Barrier::new(2);
+    let before = rig.looked();
+    thread::scope(|scope| {
+        let write = |me: usize| {
+            let (rig, barrier) = (&rig, &barrier);
+            move || {
+                let file = rig.for_writing(me, "easy");
+                // Each takes it from the other, until the file counts as contended.
+                for number in 0..RECORDS {
+                    if number < ALTERNATE {
+                        barrier.wait();
+                    }
+                    let number = me * RECORDS + number;
+                    file.write_all_at(&record(number), offset(number)).unwrap();
+                }
+                file.sync_all().unwrap();
+            }
+        };
+        for me in 0..2 {
+            scope.spawn(write(me));
+        }
+    });
+    let after = rig.looked();
+    let [enqueues, callbacks, writes] = core::array::from_fn(|at| after[at] - before[at]);
+    let names = ["parts_granted", "parts_broken", "parts_cut"];
+    let [granted, broken, cut] = names.map(|name| rig.told(name));
+    println!(
+        "{enqueues} requests for locks, {callbacks} callbacks, {writes} writes; {granted} ranges, {cut} of \
+         them cut, {broken} times broken"
+    );
+    let three = rig.cluster.mount("three");
+    verify(&three, "easy", 2 * RECORDS);
+    assert!(granted >= 2, "{granted} ranges");
+    assert!(enqueues <= 60, "{enqueues} requests for locks");
+    assert!(callbacks <= 50, "{callbacks} callbacks");
+    assert!(writes <= 2 * RECORDS as u64 / 5, "{writes} writes");
     let Rig { cluster, servers, .. } = rig;
     cluster.finish(servers);
 }
