@@ -415,6 +415,8 @@ fn who_asks_for_one_too_many_gets_none_and_breaks_the_others() {
     assert_eq!(grants.iter().map(|grant| grant.mode).collect::<Vec<_>>(), [LockMode::Cw]);
     assert_eq!(modes(&world, fid), [LockMode::Cw]);
     assert_eq!(world.mdt.parts(), there_were(most, 1), "it was one break");
+}
+
 /// A range of a file, in KiB: what is granted of it.
 fn range(world: &mut World, client: ClientId, fid: Fid, (from, len): (u64, u64)) -> (u64, u64) {
     let comb = Comb::range(from << 10, len << 10).unwrap();
