@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use super::World;
 use crate::invariants::{Writing, session_left};
 
-/// So long a close that was begun may take.
-const CLOSES_NS: u64 = 1_000_000_000;
+/// So long a close that was begun may take: one that was lost is sent again some seconds later.
+const CLOSES_NS: u64 = 30_000_000_000;
 
 impl World {
     /// Clients close what they keep open for writing, for whoever opens the files next. `ended` is called
