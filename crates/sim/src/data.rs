@@ -102,6 +102,11 @@ impl Data {
             || self.cuts.contains(&size)
     }
 
+    /// Where an append goes by what the objects show, of a file whose size may be open.
+    pub fn appended_at(&self, shown: u64) -> u64 {
+        if !self.is_certain() && self.may_be_size(shown) { shown } else { self.size() }
+    }
+
     /// A client whose locks are in order was told this size: false if it cannot be. What was
     /// open is settled, unless a crash has come between the asking and `now_ns`, which is `None`
     /// then.
@@ -470,6 +475,24 @@ mod tests {
         assert!(data.may_be_size(10), "it was cut, and what was kept is lost");
         assert!(data.may_be_size(40), "it was not cut");
         assert!(!data.may_be_size(9), "this was synced");
+    }
+
+    #[test]
+    fn an_append_goes_where_the_file_ends_without_what_a_lost_client_kept() {
+        const KEEPER: ClientId = ClientId(0x101);
+        let mut data = Data::default();
+        data.wrote(KEEPER, 0, &[1; 40], false);
+        data.wrote(KEEPER, 0, &[2; 50], true);
+        assert_eq!(data.appended_at(40), 50, "who is asked for the lock writes it out");
+        data.writer_lost(KEEPER, 0, None);
+        assert_eq!(data.appended_at(60), 50, "nobody wrote so far");
+        let at = data.appended_at(40);
+        assert!(at == 40 && data.saw_size(at, Some(1)));
+        data.wrote(WRITER, at, &[3; 5], false);
+        assert_eq!(data.synced(WRITER, 1), Ok(()));
+        let there = [[1; 40].as_slice(), &[3; 5]].concat();
+        assert_eq!(data.check_read((0, 50), &there, Some(2)), Ok(()));
+        assert!(!data.may_be_size(55), "what was kept does not lie before it");
     }
 
     #[test]

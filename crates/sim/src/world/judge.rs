@@ -1,6 +1,7 @@
 //! Holds what operations answered against the model.
 
 mod answers;
+mod appended;
 mod data;
 mod failed;
 mod settled;
@@ -403,8 +404,8 @@ impl World {
     /// A write with `O_SYNC` whose sync has failed is there all the same.
     fn written_not_synced(&mut self, running: &Running) {
         let Op::Write { handle, offset, data: bytes } = &running.op else { return };
+        let offset = self.place_of(handle, *offset, bytes);
         let data = self.model.data.entry(handle.fid).or_default();
-        let offset = if handle.how.append { data.size() } else { *offset };
         data.may_have_written(running.client, (offset, bytes), self.now_ns, true);
     }
 

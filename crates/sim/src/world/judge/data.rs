@@ -97,11 +97,15 @@ impl World {
                 Ok(())
             }
             (Op::Write { handle, offset, data: bytes }, Out::Written(written)) => {
-                let data = self.model.data.entry(handle.fid).or_default();
                 if *written != bytes.len() {
                     return Err(format!("only {written} bytes"));
                 }
-                let offset = if handle.how.append { data.size() } else { *offset };
+                let offset = self.place_of(handle, *offset, bytes);
+                let data = self.model.data.entry(handle.fid).or_default();
+                if handle.how.append {
+                    // It has seen that this is the end.
+                    data.saw_size(offset, asked_of);
+                }
                 let kept = self.keeps_writes && may_be_kept(handle, bytes);
                 data.wrote(client, offset, bytes, kept);
                 if handle.how.sync { data.synced(client, running.id) } else { Ok(()) }

@@ -1,6 +1,6 @@
 //! What operations may have done to a file that a fault has caught.
 
-use sateen_types::{Endpoint, Fid, ObjectId, Result as Answer};
+use sateen_types::{Fid, Result as Answer};
 
 use super::answers::strayed_to;
 use super::shown_op;
@@ -24,14 +24,14 @@ impl World {
         let last_op = self.next_op - 1;
         match &running.op {
             Op::Write { handle, offset, data: bytes } => {
-                let data = self.model.data.entry(handle.fid).or_default();
-                let offset = if handle.how.append { data.size() } else { *offset };
                 // A write may end in the middle, at the object that failed.
                 let done = match result {
                     Ok(Out::Written(done)) => (*done).min(bytes.len()),
                     _ => 0,
                 };
                 let (acked, rest) = bytes.split_at(done);
+                let told = if result.is_ok() { acked } else { bytes };
+                let offset = self.place_of(handle, *offset, told);
                 let rest_at = offset + done as u64;
                 for (offset, bytes, acked) in [(offset, acked, true), (rest_at, rest, false)] {
                     if !bytes.is_empty() {
@@ -130,22 +130,12 @@ impl World {
             data.may_have_written(running.client, (offset, bytes), self.now_ns, acked);
             return self.look_again(fid);
         }
-        let mut there = vec![0; bytes.len()];
-        let Some(layout) = data.layout.clone() else {
+        if data.layout.is_none() {
             return data.may_have_written(running.client, (offset, bytes), self.now_ns, acked);
-        };
-        for chunk in layout.chunks(offset, bytes.len() as u64) {
-            let Some(host) = self.hosts.get(&Endpoint::Ost(chunk.ost)) else { continue };
-            let object = ObjectId { fid, stripe: chunk.stripe };
-            let image = host.disk.objects.image(object).unwrap_or_default();
-            let from = (chunk.object_offset as usize).min(image.len());
-            let to = ((chunk.object_offset + chunk.len) as usize).min(image.len());
-            let at = (chunk.file_offset - offset) as usize;
-            if let Some(place) = there.get_mut(at..at + (to - from)) {
-                place.copy_from_slice(image.get(from..to).unwrap_or_default());
-            }
         }
+        let there = self.stored(fid, offset, bytes.len() as u64);
         let keepers = keepers_of(&self.nodes, fid);
+        let data = self.model.data.entry(fid).or_default();
         if let Err(what) = data.ended(running.client, (offset, bytes), &there, (acked, &keepers)) {
             self.fail(format!("{}: {what}", shown_op(&running.op)));
         }

@@ -1,0 +1,59 @@
+//! Where an append went that began when the end of its file was known, and ended when it was not any
+//! more: somebody was lost meanwhile with writes that he kept, and where these would have ended nothing
+//! is. Whoever appends asks once it has the lock, and so does this.
+
+use sateen_types::{Endpoint, Fid, ObjectId};
+
+use crate::kernel::Handle;
+use crate::world::World;
+
+impl World {
+    /// Where a write that has ended was put; `bytes` are those that it has told of, or all if it
+    /// failed.
+    pub(super) fn place_of(&mut self, handle: &Handle, offset: u64, bytes: &[u8]) -> u64 {
+        if !handle.how.append {
+            return offset;
+        }
+        let data = self.model.data.entry(handle.fid).or_default();
+        if data.is_certain() {
+            return data.size();
+        }
+        self.report.count("append to an end that a crash has left open", 1);
+        let reach = self.reach(handle.fid);
+        let len = bytes.len() as u64;
+        let begin = reach.checked_sub(len).filter(|at| self.stored(handle.fid, *at, len) == bytes);
+        let data = self.model.data.entry(handle.fid).or_default();
+        data.appended_at(begin.unwrap_or(reach))
+    }
+
+    /// How far a file's objects show that it goes.
+    fn reach(&self, fid: Fid) -> u64 {
+        let layout = self.model.data.get(&fid).and_then(|data| data.layout.as_ref());
+        let Some(layout) = layout else { return 0 };
+        let shown = layout.objects().map(|(stripe, ost)| {
+            let host = self.hosts.get(&Endpoint::Ost(ost));
+            let image = host.and_then(|host| host.disk.objects.image(ObjectId { fid, stripe }));
+            layout.size_proven(stripe, image.map_or(0, |image| image.len() as u64))
+        });
+        shown.max().unwrap_or(0)
+    }
+
+    /// What a file's objects hold in a range; zeros where there is nothing.
+    pub(super) fn stored(&self, fid: Fid, offset: u64, len: u64) -> Vec<u8> {
+        let mut there = vec![0; len as usize];
+        let layout = self.model.data.get(&fid).and_then(|data| data.layout.as_ref());
+        let Some(layout) = layout else { return there };
+        for chunk in layout.chunks(offset, len) {
+            let Some(host) = self.hosts.get(&Endpoint::Ost(chunk.ost)) else { continue };
+            let object = ObjectId { fid, stripe: chunk.stripe };
+            let image = host.disk.objects.image(object).unwrap_or_default();
+            let from = (chunk.object_offset as usize).min(image.len());
+            let to = ((chunk.object_offset + chunk.len) as usize).min(image.len());
+            let at = (chunk.file_offset - offset) as usize;
+            if let Some(place) = there.get_mut(at..at + (to - from)) {
+                place.copy_from_slice(image.get(from..to).unwrap_or_default());
+            }
+        }
+        there
+    }
+}
