@@ -5,8 +5,8 @@ use sateen_sim::{Config, Report, World};
 use sateen_wire::MessageKind;
 
 /// So often each fault but a crash meets the word of who goes on, in so many seeds of a bad network.
-const EACH_FAULT_MIN: u64 = 5;
-const SEEDS: u64 = 20;
+const EACH_FAULT_MIN: u64 = 2;
+const SEEDS: u64 = 40;
 
 fn all_of(seeds: u64, network_faults: bool) -> Report {
     let mut total = Report::default();
