@@ -415,7 +415,9 @@ fn who_writes_a_segment_asks_for_a_range_and_goes_by_what_he_is_given() {
     assert!(rig.poll(&mut write).is_none());
     let (whole, mode) = take_whole(&rig);
     assert_eq!(mode, LockMode::Cw);
-    [2, 3].map(|id| rig.call_back(id, &whole));
+    for id in [2, 3] {
+        rig.call_back(id, &whole);
+    }
     rig.kernel_is_done();
     let (kept, _) = rig.take_request();
     let body = OstReply::Written { len: 2 * RECORD as u32, boot_epoch: 5, granted: 4 * MIB };
