@@ -401,16 +401,14 @@ fn parts(host: &Arc<TargetHost<Mdt>>, prefix: &str, out: &mut Vec<Param<'_>>) {
         set.inspect(|mdt| mdt.set_grants_parts(is_on));
         Ok(())
     }));
-    let counters: [(&str, fn(Parts) -> u64); 3] = [
-        ("granted", |parts| parts.granted),
-        ("broken", |parts| parts.broken),
-        ("cut", |parts| parts.cut),
-    ];
-    for (name, counter) in counters {
+    let mut counter = |name: &str, counter: fn(Parts) -> u64| {
         let shown = host.clone();
         let count = move || counter(shown.inspect(|mdt| mdt.parts())).to_string();
         out.push(Param::shown(format!("{prefix}/parts_{name}"), count));
-    }
+    };
+    counter("granted", |parts| parts.granted);
+    counter("broken", |parts| parts.broken);
+    counter("cut", |parts| parts.cut);
 }
 
 /// What an MDT's new files get where neither they nor their directories say anything.
