@@ -6,7 +6,6 @@ use sateen_types::{ClientId, Comb, Errno, Fid};
 use sateen_wire::*;
 
 use crate::harness::*;
-use crate::silent::listen;
 
 const DATA: Ibits = Ibits::DATA;
 /// For so long a file stays shared: 2 s.
@@ -321,45 +320,6 @@ fn who_claims_what_he_cannot_have_is_refused() {
     }
     assert!(world.reply(call).is_some_and(|reply| reply.error.is_none()));
     assert_eq!(modes(&world, fid), [LockMode::Part]);
-}
-
-/// What one had who stays away nobody knows: it may be any records of the file.
-#[test]
-fn nobody_gets_a_part_before_who_was_lost_in_a_crash_is_refused() {
-    let mut world = world();
-    let (fid, _) = contended(&mut world);
-    let id = part(&mut world, A, fid, 0).id;
-    part(&mut world, C, fid, 1);
-    world.rest();
-    // No OST can be told to refuse it.
-    world.gone.extend([0, 1]);
-    world.crash_under_clients();
-    world.mdt.set_grants_parts(true);
-    for client in [A, B] {
-        assert!(world.reconnect(client).is_some());
-    }
-    // Nobody is heard while it may be that somebody else comes back.
-    let parts = vec![HeldPart { fid, id, comb: comb(0) }];
-    let told = [(A, MdtRequest::ReclaimParts { parts }), (A, last()), (B, last())];
-    let told = told.map(|(client, request)| world.start(client, request));
-    listen(&mut world, 65_000, &[A, B]);
-    world.rest();
-    assert!(told.iter().all(|call| world.reply(*call).is_some_and(|reply| reply.error.is_none())));
-    let request = |number| MdtRequest::EnqueuePart { fid, comb: comb(number) };
-    let asked = [(A, 2), (B, 1)].map(|(client, number)| world.start(client, request(number)));
-    listen(&mut world, 3_000, &[A, B]);
-    world.rest();
-    assert!(asked.iter().all(|call| world.reply(*call).is_none()), "C may still be writing");
-    assert_eq!(modes(&world, fid), [LockMode::Part], "A's own, which it has told");
-    world.gone.clear();
-    listen(&mut world, 5_000, &[A, B]);
-    world.rest();
-    for call in asked {
-        let reply = world.reply(call).expect("nobody else can write there");
-        assert!(matches!(reply.body, ReplyBody::Mdt(MdtReply::Parted { .. })), "{reply:?}");
-    }
-    let refused = ClientId(world.clients[&C].id);
-    assert!(world.osts.values().all(|ost| ost.fenced == [refused]));
 }
 
 #[test]
