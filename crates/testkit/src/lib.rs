@@ -63,24 +63,27 @@ pub fn seed() -> u64 {
     seed_or(1)
 }
 
-/// What chance goes by in a test that is to see something new with each change of the source, and
-/// the same whenever that source is tested again, so that nobody's change fails for chance's sake:
-/// `SEED`, or what the crates are at the last commit, of which Git knows the hash. It is printed.
+/// What chance goes by in a test that is to see something new with each change of what it tests, and
+/// the same whenever that is tested again, so that nobody's change fails for chance's sake: `SEED`, or
+/// what these crates' sources are at the last commit, of which Git knows the hashes. It is printed.
 /// Where there is no Git, or no repository, it is another each time.
 ///
 /// # Panics
 /// As [`seed`].
-pub fn fresh_seed() -> u64 {
-    seed_or(source_number().unwrap_or_else(|| Seed::Random.number()))
+pub fn fresh_seed(of: &[&str]) -> u64 {
+    seed_or(sources_number(of).unwrap_or_else(|| Seed::Random.number()))
 }
 
-/// The first 48 bits of the hash of the crates' tree, so that what is added to it has room.
-fn source_number() -> Option<u64> {
+/// Of the first 48 bits of each hash, so that what is added to it has room.
+fn sources_number(of: &[&str]) -> Option<u64> {
     let mut git = std::process::Command::new("git");
-    git.current_dir(env!("CARGO_MANIFEST_DIR")).args(["rev-parse", "--verify", "HEAD:crates"]);
+    git.current_dir(env!("CARGO_MANIFEST_DIR")).arg("rev-parse");
+    git.args(of.iter().map(|name| format!("HEAD:crates/{name}/src")));
     let said = git.output().ok().filter(|output| output.status.success())?;
-    let hash = String::from_utf8(said.stdout).ok()?;
-    u64::from_str_radix(hash.get(..12)?, 16).ok()
+    let hashes = String::from_utf8(said.stdout).ok()?;
+    hashes
+        .lines()
+        .try_fold(0, |all, hash| Some(all ^ u64::from_str_radix(hash.get(..12)?, 16).ok()?))
 }
 
 /// The same as [`seed`] for a test whose usual seed is this one.

@@ -745,10 +745,12 @@ fn who_writes_goes_past_the_page_cache() {
         work();
         sent(&mnt, kind) - before
     };
-    // What is kept goes together.
-    let mut lctl = Command::new(BINARY);
-    lctl.args(["lctl", "--data"]).arg(run_folder(&mnt));
-    ok(lctl.args(["set_param", "osc.*.max_dirty_mb=0"]));
+    // What is kept goes together, and what an OST answers slowly is read ahead.
+    for param in ["osc.*.max_dirty_mb=0", "llite.*.max_read_ahead_mb=0"] {
+        let mut lctl = Command::new(BINARY);
+        lctl.args(["lctl", "--data"]).arg(run_folder(&mnt));
+        ok(lctl.args(["set_param", param]));
+    }
     let mut appending = File::options().append(true).create(true).open(&path).unwrap();
     let appends = count("ost_write", &mut || {
         (0..10).for_each(|_| appending.write_all(b"a small record\n").unwrap());
