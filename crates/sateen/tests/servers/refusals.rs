@@ -236,7 +236,7 @@ fn parameters_are_listed_and_told_without_values() {
     let below = good(&["list_param", "-R", "-F", "osc"]);
     assert!(below.lines().any(|line| line == names.trim_end().to_owned() + "="), "{below}");
     assert!(below.lines().all(|line| line.starts_with("osc")), "{below}");
-    assert!(good(&["get_param", "-n", "mdc.*.import"]).contains("features: 0x1b"));
+    assert!(good(&["get_param", "-n", "mdc.*.import"]).contains("features: 0x3b"));
     let mgs = |args: &[&str]| {
         let folder = server_folder(&cluster.path("mgt"));
         ok(as_program("lctl").arg("--data").arg(folder).args(args))
