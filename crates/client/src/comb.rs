@@ -7,9 +7,9 @@
 //! Nobody is told of that: what is in none of a client's parts is asked for as ever, and for that the MDT
 //! takes its parts back.
 //!
-//! Life of a range: it is seen after as many calls that touch, and begins with the call for which no lock
-//! does. It is as long as [`RANGE_BYTES_MIN`], or [`RANGE_GROWTH`] times what was written so far; the MDT
-//! cuts it where another client's begins. Behind its end the next one is asked for.
+//! Life of a range: it is seen after as many calls that touch, and begins with the first of them, so that who
+//! writes it once more has it. It is as long as [`RANGE_BYTES_MIN`], or [`RANGE_GROWTH`] times what was
+//! written so far; the MDT cuts it where another client's begins. Behind its end a longer one is asked for.
 //!
 //! [`Vain`] remembers of an inode that a part was asked for in vain.
 
@@ -81,18 +81,18 @@ impl Strides {
     /// What is best asked for before a write that was just noted, if it is not the whole file: with `shared`
     /// by one who may write beside others as it is.
     pub(crate) fn part(&self, (offset, len): (u64, u64), shared: bool) -> Option<Comb> {
-        let comb = self.comb(shared).or_else(|| self.range(offset, shared));
+        let comb = self.comb(shared).or_else(|| self.range(shared));
         comb.filter(|comb| comb.has(offset, len))
     }
 
-    /// From here on, after as many calls that touch.
-    fn range(&self, offset: u64, shared: bool) -> Option<Comb> {
+    /// From the first of as many calls that touch.
+    fn range(&self, shared: bool) -> Option<Comb> {
         let steps = if shared { STEPS_UNDER_SHARED } else { STEPS };
         let calls = if self.step == 0 { steps } else { CALLS_BEHIND_A_JUMP };
         let is_one = self.calls > calls && self.equal <= 1;
         let grown = (self.record.1 - self.record.0).saturating_mul(RANGE_GROWTH);
         let len = grown.clamp(RANGE_BYTES_MIN, RANGE_BYTES_MAX);
-        if is_one { Comb::range(offset, len) } else { None }
+        if is_one { Comb::range(self.record.0, len) } else { None }
     }
 
     /// All records, after as many equal steps; with `shared` of one who may write beside others as it is.
@@ -201,12 +201,12 @@ mod tests {
         let at = |calls: u64, len: u64| ((1 << 30) + (calls - 1) * len, len);
         assert!(run(4, 4096).part(at(4, 4096), false).is_none());
         let (five, seventeen) = (run(5, 4096), run(17, 4096));
-        assert_eq!(five.part(at(5, 4096), false), range(at(5, 4096).0, RANGE_BYTES_MIN));
+        assert_eq!(five.part(at(5, 4096), false), range(1 << 30, RANGE_BYTES_MIN));
         assert!(five.part(at(5, 4096), true).is_none(), "he may write as it is");
         assert!(run(16, 4096).part(at(16, 4096), true).is_none());
         assert!(seventeen.part(at(17, 4096), true).is_some());
         let megabytes = run(100, 1 << 20);
-        assert_eq!(megabytes.part(at(100, 1 << 20), true), range(at(100, 1 << 20).0, 400 << 20));
+        assert_eq!(megabytes.part(at(100, 1 << 20), true), range(1 << 30, 400 << 20));
         assert!(run(5, 1 << 40).part(at(5, 1 << 40), false).is_none(), "longer than any range");
     }
 

@@ -1,8 +1,7 @@
 //! A comb: records of one length at one distance, as one of several writers of a file has them who
 //! write it in turns. It has no end, so that whoever has one needs no other when he gets further.
 //!
-//! A range of a file is one, too: of the largest distance, so that its second record lies where files
-//! hardly ever have anything.
+//! A range of a file is one, too: what has the largest distance has one record alone.
 
 /// Largest distance from one record to the next.
 pub const COMB_STRIDE_MAX: u64 = 1 << 40;
@@ -11,7 +10,8 @@ pub const RANGE_BYTES_MAX: u64 = COMB_STRIDE_MAX - 1;
 /// Largest offset of a first record.
 pub const COMB_START_MAX: u64 = 1 << 62;
 
-/// The bytes `start + k * stride + u`, for all `k` from 0 on and `u` less than `record_len`.
+/// The bytes `start + k * stride + u`, for all `k` from 0 on and `u` less than `record_len`; for `k = 0` alone
+/// if it is a range.
 ///
 /// There is a gap behind each record: records that touch their next would be all of the file's tail.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -31,13 +31,12 @@ impl Comb {
         if valid { Some(Comb { start, record_len, stride }) } else { None }
     }
 
-    /// `len` bytes from `start` on, and as many a [`COMB_STRIDE_MAX`] further, and so on; `None` if that
-    /// is no comb.
+    /// `len` bytes from `start` on; `None` if that is no comb.
     pub const fn range(start: u64, len: u64) -> Option<Comb> {
         Comb::new(start, len, COMB_STRIDE_MAX)
     }
 
-    /// Whether it is a range.
+    /// Whether it is a range: one record alone.
     pub const fn is_range(&self) -> bool {
         self.stride == COMB_STRIDE_MAX
     }
@@ -59,10 +58,12 @@ impl Comb {
 
     /// Whether these bytes, at least one, are all in one record.
     pub const fn has(&self, offset: u64, len: u64) -> bool {
-        1 <= len
-            && len <= self.record_len
-            && self.start <= offset
-            && (offset - self.start) % self.stride <= self.record_len - len
+        if len < 1 || len > self.record_len || offset < self.start {
+            return false;
+        }
+        let behind = offset - self.start;
+        let behind = if self.is_range() { behind } else { behind % self.stride };
+        behind <= self.record_len - len
     }
 
     /// Whether a byte is in both.
@@ -70,26 +71,47 @@ impl Comb {
     /// Combs have no end, so that where they begin counts only modulo the gcd of their strides: on a
     /// circle of that length each is an arc, and by Bézout any two bytes at the same place of the circle
     /// come together somewhere. The one answer that is not exact is that they meet where no file can
-    /// have a byte any more.
+    /// have a byte any more. Of a range, which has an end, it is asked where the other's next record begins.
     pub const fn meets(&self, other: &Comb) -> bool {
-        let (circle, ahead) = self.ahead(other);
+        if self.is_range() {
+            return match other.next_from(self.start) {
+                Some(next) => next < self.start + self.record_len,
+                None => false,
+            };
+        }
+        if other.is_range() {
+            return other.meets(self);
+        }
+        let circle = gcd(self.stride, other.stride);
+        let ahead = (other.start % circle + circle - self.start % circle) % circle;
         self.record_len > ahead || other.record_len > circle - ahead
     }
 
-    /// The circle of two combs, and how far on it the other one's records begin behind this one's.
-    const fn ahead(&self, other: &Comb) -> (u64, u64) {
-        let circle = gcd(self.stride, other.stride);
-        (circle, (other.start % circle + circle - self.start % circle) % circle)
-    }
-
-    /// This comb, with its records cut where they would meet another one's; `None` if they begin there.
+    /// This range, cut where another comb's records begin; `None` if its first byte is one of them.
     pub const fn before(&self, other: &Comb) -> Option<Comb> {
-        let (circle, ahead) = self.ahead(other);
-        if ahead == 0 || other.record_len > circle - ahead {
+        let next = match other.next_from(self.start) {
+            Some(next) => next,
+            None => return Some(*self),
+        };
+        if next <= self.start {
             return None;
         }
-        let record_len = if self.record_len < ahead { self.record_len } else { ahead };
+        let free = next - self.start;
+        let record_len = if self.record_len < free { self.record_len } else { free };
         Some(Comb { start: self.start, record_len, stride: self.stride })
+    }
+
+    /// Where the first record begins that ends behind `offset`, which is no larger than what a comb may
+    /// begin at; `None` if there is none.
+    const fn next_from(&self, offset: u64) -> Option<u64> {
+        let end = self.start + self.record_len;
+        if end > offset {
+            return Some(self.start);
+        }
+        if self.is_range() {
+            return None;
+        }
+        Some(self.start + ((offset - end) / self.stride + 1) * self.stride)
     }
 }
 
@@ -176,41 +198,61 @@ mod tests {
         assert!(met > all.len() && met < all.len() * all.len());
     }
 
-    #[test]
-    fn what_is_cut_meets_no_more_and_is_as_long_as_can_be() {
-        let (mut cut, mut whole, mut none) = (0, 0, 0);
-        for (stride, other_stride) in [(24, 24), (24, 12), (24, 18), (12, 24), (23, 24)] {
-            for (record_len, other_len) in [(1, 1), (5, 3), (11, 2), (7, 11)] {
-                for (start, other_start) in (0..30).flat_map(|a| (0..30).map(move |b| (a, b))) {
-                    let one = comb(start, record_len, stride);
-                    let other = comb(other_start, other_len, other_stride);
-                    let longest = (1..=record_len)
-                        .filter_map(|len| Comb::new(start, len, stride))
-                        .rfind(|shorter| !shorter.meets(&other));
-                    assert_eq!(one.before(&other), longest, "{one:?} {other:?}");
-                    match longest {
-                        Some(longest) if longest == one => whole += 1,
-                        Some(_) => cut += 1,
-                        None => none += 1,
-                    }
-                }
-            }
-        }
-        assert!(cut > 100 && whole > 100 && none > 100, "{cut} {whole} {none}");
+    fn range(start: u64, len: u64) -> Comb {
+        Comb::range(start, len).expect("a range")
     }
 
     #[test]
-    fn ranges_are_cut_where_the_next_begins() {
-        let range = |start, len| Comb::range(start, len).expect("a range");
+    fn ranges_meet_as_their_bytes_do_and_what_is_cut_is_as_long_as_can_be() {
+        let mut others = vec![range(0, 7), range(11, 1), range(30, 40)];
+        for stride in 2..=24 {
+            for record_len in [1, 2, stride / 2, stride - 1] {
+                for start in [0, 5, stride, 31] {
+                    others.extend(Comb::new(start, record_len, stride));
+                }
+            }
+        }
+        let (mut cut, mut whole, mut none) = (0, 0, 0);
+        for start in 0..40 {
+            for len in [1, 2, 5, 13, 60] {
+                let one = range(start, len);
+                for other in &others {
+                    let taken = |byte: &u64| other.has(*byte, 1);
+                    let free = (start..start + len).take_while(|byte| !taken(byte)).count() as u64;
+                    let meets = (start..start + len).any(|byte| taken(&byte));
+                    assert_eq!(
+                        (one.meets(other), other.meets(&one)),
+                        (meets, meets),
+                        "{one:?} {other:?}"
+                    );
+                    let longest = (free > 0).then(|| range(start, free));
+                    assert_eq!(one.before(other), longest, "{one:?} {other:?}");
+                    cut += u32::from(0 < free && free < len);
+                    whole += u32::from(free == len);
+                    none += u32::from(free == 0);
+                }
+            }
+        }
+        assert!(cut > 1000 && whole > 1000 && none > 1000, "{cut} {whole} {none}");
+    }
+
+    #[test]
+    fn a_range_has_one_record_however_long_the_file_is() {
         let longest = range(100, RANGE_BYTES_MAX);
         assert!(longest.is_range() && longest.has(100 + (1 << 30), 1 << 20));
+        assert!(!range(0, 100).has(COMB_STRIDE_MAX, 1) && !comb(0, 1, 2).is_range());
         assert_eq!(longest.before(&range(5000, 10)), Some(range(100, 4900)));
         assert_eq!(longest.before(&range(0, 101)), None, "its first byte is another's");
-        // It comes round to where the other begins.
-        assert_eq!(longest.before(&range(0, 100)), Some(range(100, RANGE_BYTES_MAX - 99)));
-        assert!(!range(0, 100).meets(&range(100, 100)) && range(0, 101).meets(&range(100, 100)));
+        assert_eq!(longest.before(&range(0, 100)), Some(longest));
+        let far = range(7 * COMB_STRIDE_MAX, 1 << 30);
+        assert!(!far.meets(&range(0, 1 << 30)) && far.meets(&comb(0, 47_008, 94_016)));
+        // Records that are written in turns, which lie at no power of two.
+        let in_turns = comb(47_008, 47_008, 3 * 47_008);
+        assert_eq!(range(0, 1 << 24).before(&in_turns), Some(range(0, 47_008)));
+        assert_eq!(range(94_016, 1 << 24).before(&in_turns), Some(range(94_016, 2 * 47_008)));
+        let last = range(COMB_START_MAX, RANGE_BYTES_MAX);
+        assert!(last.meets(&comb(3, 1, 2)) && last.meets(&last) && !last.meets(&range(0, 1)));
         assert_eq!(Comb::range(0, RANGE_BYTES_MAX + 1), None);
-        assert!(!comb(0, 1, 2).is_range());
     }
 
     /// `x` and `y` so that `a * x + b * y` is the gcd.

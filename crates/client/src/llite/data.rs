@@ -586,10 +586,20 @@ impl Client {
             *strides
         };
         let comb = strides.part((offset, len), false);
+        if access == Access::Write || comb.is_none() {
+            return whole;
+        }
         let inode = &file.inode;
-        // What lies in several objects is asked for apart from a shared lock, which goes for it.
-        let gives_back = access == Access::Put && lock(&inode.state).is_sharing();
-        if access == Access::Write || comb.is_none() || !self.may_ask_for_parts(inode, gives_back) {
+        let gives_back = {
+            let state = lock(&inode.state);
+            // Who may write there, and beside nobody, asks for nothing.
+            if state.allows(&Wanted { apart: true, ..whole }) {
+                return whole;
+            }
+            // What lies in several objects is asked for apart from a shared lock, which goes for it.
+            access == Access::Put && state.is_sharing()
+        };
+        if !self.may_ask_for_parts(inode, gives_back) {
             return whole;
         }
         let apart = strides.part((offset, len), true).is_some();

@@ -402,16 +402,15 @@ fn who_writes_a_segment_asks_for_a_range_and_goes_by_what_he_is_given() {
         let mut write = writes(&rig, handle, at(number), RECORD);
         assert!(rig.poll(&mut write).is_none());
         let (header, asked) = take_part(&rig);
-        assert_eq!(Some(asked), Comb::range(at(number), 16 * MIB));
-        grants_part(&rig, &header, id, Comb::range(at(number), len).unwrap());
+        assert_eq!(Some(asked), Comb::range(at(0), 16 * MIB), "from the first one on");
+        grants_part(&rig, &header, id, Comb::range(at(0), len).unwrap());
         write
     };
-    // Another one's begins in the middle of the third record from there on.
-    assert_eq!(rig.poll(&mut asks(5, 2 * RECORD + 500, 2)), Some(Ok(RECORD as usize)));
+    assert_eq!(rig.poll(&mut asks(5, 7 * RECORD, 2)), Some(Ok(RECORD as usize)));
     keep(&rig, handle, at(6));
     assert_eq!(rig.client.dirty_bytes(0), 2 * RECORD);
-    // Of the next one there is not enough, so it is of no use.
-    let mut write = asks(7, 500, 3);
+    // Another one's begins in the middle of the next record, so that this is of no use.
+    let mut write = asks(7, 7 * RECORD + 500, 3);
     assert!(rig.poll(&mut write).is_none());
     let (whole, mode) = take_whole(&rig);
     assert_eq!(mode, LockMode::Cw);
