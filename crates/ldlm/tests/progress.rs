@@ -95,3 +95,13 @@ fn while_an_ost_is_away_all_of_the_time_stands() {
     assert!(table.goes_on(2 * CALLBACK_MAX_NS + 19 * SECOND, his, 2 * MIB));
     assert_eq!(table.overdue(2 * CALLBACK_MAX_NS + 38 * SECOND), None);
 }
+
+#[test]
+fn who_has_nothing_to_write_out_gets_no_time_for_it() {
+    let mut table = LockTable::new();
+    let grant = table.try_grant(A, fid(), LockMode::Pr, Ibits::META).unwrap();
+    let need = Need::all_gone(fid(), Ibits::META);
+    assert!(!table.require(0, B, &mut None, &[need]));
+    assert!(!table.goes_on(SECOND, (A, fid(), grant.id), MIB));
+    assert_eq!(table.overdue(CALLBACK_LIMIT_NS), Some(A));
+}

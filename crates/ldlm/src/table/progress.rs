@@ -5,7 +5,7 @@
 //! proved, so that it buys no more than [`CALLBACK_MAX_NS`].
 
 use sateen_types::{ClientId, Fid};
-use sateen_wire::LockId;
+use sateen_wire::{Ibits, LockId};
 
 use super::LockTable;
 
@@ -56,7 +56,8 @@ impl Clock {
 
 impl LockTable {
     /// A holder that is called back says how many bytes were written out since he began to give the lock
-    /// back. Whether that gives him more time: if it is more than he said before.
+    /// back. Whether that gives him more time: if it is more than he said before, and the lock one on data.
+    /// For others nothing has to be written out.
     pub fn goes_on(
         &mut self,
         now_ns: u64,
@@ -64,7 +65,9 @@ impl LockTable {
         done: u64,
     ) -> bool {
         let lock = self.slab.find(id).and_then(|slot| self.slab.get(slot));
-        let is_his = lock.is_some_and(|lock| (lock.client, lock.fid) == (client, fid));
+        let is_his = lock.is_some_and(|lock| {
+            (lock.client, lock.fid) == (client, fid) && lock.bits.intersects(Ibits::DATA)
+        });
         is_his && self.called.get_mut(&id).is_some_and(|clock| clock.goes_on(now_ns, done))
     }
 }

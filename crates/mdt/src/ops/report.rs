@@ -196,8 +196,10 @@ fn for_now(
     let view = View::new(&mdt.core, op.fetched, mdt.config.index);
     let mut inode = view.file(fid)?;
     let in_time = version == Some(inode.attr.version) && inode.attr.size_stale;
-    // Not twice, if the clock of an OST is ahead. And whoever may be writing tells it himself.
-    let mtime = report.mtime.filter(|mtime| in_time && *mtime != inode.attr.mtime);
+    // Not twice, and no time that is still to come, if the clock of an OST is ahead: the ctime would be
+    // older, and what somebody sets meanwhile be undone. And whoever may be writing tells it himself.
+    let now = op.stamp(&mdt.core).time;
+    let mtime = report.mtime.filter(|mtime| in_time && *mtime != inode.attr.mtime && *mtime <= now);
     let mtime = mtime.filter(|_| {
         mdt.opens.writers(fid) == 0
             && !mdt.locks.covers(op.client, &writes_data(fid))

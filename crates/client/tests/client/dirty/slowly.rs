@@ -38,7 +38,7 @@ fn who_is_called_back_again_says_what_was_done_if_anything_was() {
     assert!(rig.is_silent(), "it is not asked");
     rig.call_back(1, &opened);
     let (header, request) = rig.take_mdt();
-    assert_eq!(request, MdtRequest::GoesOn { fid: FILE, id: LockId(1), done: 2 * PAGE });
+    assert_eq!(request, MdtRequest::GoesOn { fid: FILE, id: LockId(1), done: MIB }, "at least");
     rig.answer(&header, reply(MdtReply::Done, &[]));
     rig.call_back(1, &opened);
     assert!(rig.is_silent(), "nothing more");
