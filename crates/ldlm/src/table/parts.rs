@@ -10,7 +10,7 @@ use sateen_types::{ClientId, Comb, Fid, FidMap};
 use sateen_wire::{Grant, Ibits, LockId, LockMode};
 
 use super::{LockTable, Ticket, is_in_way};
-use crate::slab::{Lock, State};
+use crate::slab::Lock;
 use crate::waiting::Need;
 
 /// Most parts of one file; who asks for more gets no part. Whoever asks is held against all of them.
@@ -87,13 +87,14 @@ impl LockTable {
         self.parts.combs.len()
     }
 
-    /// Whether a part has to go for what a client needs, its own one, too, that does not go already.
+    /// Whether a part has to go for what a client needs, its own one, too. One that goes already counts as
+    /// well: where only those counted that stay, some who ask for parts and some who ask for more could go
+    /// on taking them from each other for ever, and nobody would have broken any.
     pub fn breaks_parts(&self, client: ClientId, need: &Need) -> bool {
         let data = need.bits.intersects(Ibits::DATA) && self.parts_of(need.fid) > 0;
         data && self.locks_on(need.fid).any(|(slot, lock)| {
             let comb = self.parts.comb((slot, lock));
-            let stays = lock.mode == LockMode::Part && lock.state == State::Granted;
-            stays && is_in_way((lock, comb), client, need)
+            lock.mode == LockMode::Part && is_in_way((lock, comb), client, need)
         })
     }
 
