@@ -68,6 +68,9 @@ pub struct Data {
     cut_to: Option<(u64, u64)>,
     /// Whoever knew the size was lost, and objects may have to prove it.
     unreliable: bool,
+    /// Several clients write it in turns, and each may keep what it writes: who writes something does not
+    /// prove that others have written out what they kept elsewhere.
+    pub is_in_turns: bool,
     /// OSTs whose crash met the file while it was being removed.
     pub unseen: BTreeSet<u32>,
     /// Clients that have written since their last fsync that succeeded: one that fails has
@@ -223,6 +226,9 @@ impl Data {
         self.is_written = true;
         if kept {
             self.keep(client, offset, bytes.len());
+        } else if self.is_in_turns {
+            self.others_wrote_out(client, (offset, end));
+            self.kept.retain(|piece| piece.client != client);
         } else {
             self.kept.clear();
         }

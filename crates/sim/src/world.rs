@@ -23,6 +23,7 @@ mod registers;
 mod registry;
 mod rest;
 mod returns;
+mod rowing;
 mod sessions;
 mod shape;
 mod shared;
@@ -63,6 +64,7 @@ use links::Links;
 use locking::Locking;
 use orderly::Orderly;
 pub(crate) use orderly::WINDOW_NS;
+use rowing::Rowing;
 pub(crate) use shape::Shape;
 use shared::Shared;
 use silence::Silence;
@@ -325,6 +327,7 @@ pub struct World {
     links: Links,
     locking: Locking,
     grouping: Grouping,
+    rowing: Rowing,
     shared: Shared,
     silence: Silence,
     orderly: Orderly,
@@ -398,6 +401,7 @@ impl World {
             links: Links::new(config.seed),
             locking: Locking::new(config.seed),
             grouping: Grouping::new(config.seed),
+            rowing: Rowing::new(config.seed),
             shared: Shared::new(config.seed),
             silence: Silence::new(config.seed),
             orderly: Orderly::new(config.seed),

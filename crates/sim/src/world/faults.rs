@@ -575,6 +575,8 @@ impl World {
         self.report.count("read again of what stays", again);
         let hits = self.nodes.iter().map(|node| node.kernel.hits()).sum();
         self.report.count("answer from a kernel cache", hits);
+        let kept = self.nodes.iter().map(|node| node.client.census().kept_in_parts).sum();
+        self.report.count("write kept in a part", kept);
         let given = self.nodes.iter().flat_map(|node| node.kernel.given_counts());
         for (kind, count) in given.collect::<Vec<_>>() {
             self.report.count(kind, count);

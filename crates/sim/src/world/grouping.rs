@@ -99,14 +99,18 @@ impl World {
         Some(Op::Group { handle, gid, alarm })
     }
 
-    /// An operation begins; whoever waits gets a signal.
-    pub(super) fn group_begins(&mut self, running: &Running) {
-        let Op::Group { alarm, .. } = &running.op else { return };
-        // Of all else there is as much as without, and of faults for all else.
+    /// An operation comes on top: of all else there is as much as without, and of faults for all else.
+    pub(super) fn takes_no_turn(&mut self) {
         self.config.operations += 1;
         for next in [&mut self.next_fault, &mut self.next_hunt, &mut self.next_leave] {
             *next += 1;
         }
+    }
+
+    /// An operation begins; whoever waits gets a signal.
+    pub(super) fn group_begins(&mut self, running: &Running) {
+        let Op::Group { alarm, .. } = &running.op else { return };
+        self.takes_no_turn();
         if let Some(alarm) = alarm.clone() {
             let after = self.grouping.random.within(ALARM_NS.0, ALARM_NS.1);
             self.after(after, Event::Alarm(alarm));

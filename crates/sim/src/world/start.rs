@@ -187,6 +187,8 @@ impl World {
         match self.nodes.get_mut(node) {
             Some(place) => {
                 self.report.count("answer from a kernel cache", place.kernel.hits());
+                let kept = place.client.census().kept_in_parts;
+                self.report.count("write kept in a part", kept);
                 let ahead = place.client.statahead_stats().hits;
                 self.report.count("name looked up ahead", ahead);
                 let pages = place.client.read_ahead_stats().hits;

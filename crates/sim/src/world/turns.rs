@@ -135,6 +135,14 @@ impl World {
             }
             return;
         }
+        if let Some(op) = self.row((index, worker), &open) {
+            let next = self.next_op;
+            self.maybe_begin(index, worker, Some(op));
+            if self.next_op > next {
+                self.takes_no_turn();
+            }
+            return;
+        }
         if let Some(op) = self.lock(index, &open) {
             return self.maybe_begin(index, worker, Some(op));
         }
