@@ -117,6 +117,8 @@ pub struct Host {
     pub(crate) is_stalling: bool,
     /// How long its disk is at each write of an object, one after the other; 0 for as long as it comes.
     pub(crate) slow_ns: u64,
+    /// Programs write files in turns, and its MDT is to find that soon.
+    pub(crate) has_rowers: bool,
 }
 
 /// Beyond so many locks an MDT asks for some back, in one run of four.
@@ -156,6 +158,7 @@ impl Host {
             osts,
             is_stalling: false,
             slow_ns: 0,
+            has_rowers: false,
         }
     }
 
@@ -188,6 +191,14 @@ impl Host {
                 mdt.recovery_time_soft_ns = crate::world::WINDOW_NS;
                 (mdt.contended_locks, mdt.contention_ns) = contention(self.boot_epoch);
                 mdt.parts = self.boot_epoch >> 24 & 7 != 0;
+                if self.has_rowers {
+                    // Whoever hears that there are no parts asks for none for a minute.
+                    mdt.parts = self.boot_epoch >> 24 & 31 != 0;
+                    if self.boot_epoch >> 32 & 7 != 0 {
+                        let locks = 1 + (self.boot_epoch >> 8 & 1) as u32;
+                        (mdt.contended_locks, mdt.contention_ns) = (locks, SHARED_NS);
+                    }
+                }
                 if self.boot_epoch >> 8 & 3 == 0 {
                     mdt.lock_reclaim_bytes = LOCKS_FEW * sateen_ldlm::LOCK_BYTES;
                     mdt.lock_limit_bytes = 4 * mdt.lock_reclaim_bytes;
@@ -581,6 +592,9 @@ impl Host {
         }
     }
 }
+
+/// For so long a file stays contended where programs write one in turns, with crashes in between: 30 s.
+const SHARED_NS: u64 = 30_000_000_000;
 
 /// When a run of an MDT takes a file for contended, and for how long: at once, after some time, or
 /// never.

@@ -417,6 +417,7 @@ impl World {
     /// The first thing that is wrong.
     pub fn run(config: Config) -> Result<Report, Box<Failure>> {
         let mut world = World::new(config);
+        world.rows();
         world.start();
         world.work();
         world.end();

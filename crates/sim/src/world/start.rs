@@ -51,7 +51,9 @@ impl World {
             };
             let disk = Disk::new(self.random.any(), bytes_max);
             let patience_ns = self.config.crashes.then_some(silence::PATIENCE_NS);
-            self.hosts.insert(me, Host::new(me, self.shape.osts, disk, patience_ns));
+            let mut host = Host::new(me, self.shape.osts, disk, patience_ns);
+            host.has_rowers = self.has_rowers();
+            self.hosts.insert(me, host);
             self.start_host(me);
         }
         while !self.all_registered() && self.step() {

@@ -136,10 +136,13 @@ impl World {
             return;
         }
         if let Some(op) = self.row((index, worker), &open) {
-            let next = self.next_op;
+            let (next, writes) = (self.next_op, matches!(op, Op::Write { .. }));
             self.maybe_begin(index, worker, Some(op));
             if self.next_op > next {
                 self.takes_no_turn();
+                if worker == 0 {
+                    self.rowed(index, writes);
+                }
             }
             return;
         }
