@@ -66,7 +66,7 @@ impl MdtConfig {
             callback_limit_ns,
             contended_locks: sateen_ldlm::CONTENDED_LOCKS,
             contention_ns: sateen_ldlm::CONTENTION_NS,
-            parts: false,
+            parts: true,
             lock_limit_bytes: sateen_ldlm::LOCK_LIMIT_BYTES,
             lock_reclaim_bytes: sateen_ldlm::LOCK_RECLAIM_BYTES,
             patience: PATIENCE,
