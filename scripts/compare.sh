@@ -10,6 +10,8 @@
 #   DOCUMENT                  the document that is written, with a figure and all numbers beside it;
 #                             docs/performance.md if nothing of the above was asked for, else one
 #                             among the results
+#   PROFILE=1                 `make profile`: one round, recorded with perf, on ext4, null FUSE and Sateen,
+#                             which writes docs/results/profile.md, where processors' time goes
 #   BIN, COMMIT               a folder with sateen, sateen-bench, compare and nullfs, instead of
 #                             building them; which state of the source they are
 # A first look: ROUNDS=1 SCALE=5 make compare. Without peers: SYSTEMS="ext4 sateen" make compare.
@@ -22,9 +24,15 @@ set -euo pipefail
 
 all_systems="ext4 tmpfs null-uring null-classic sateen sateen-no-passthrough sateen-tcp sateen-shm gluster moosefs"
 all_rows="empty small seq1 seq4 shared two random seq4k many idle"
-read -ra systems <<<"${SYSTEMS:-$all_systems}"
-read -ra rows <<<"${ROWS:-$all_rows}"
-rounds=${ROUNDS:-5} scale=${SCALE:-100} ground_gib=${GROUND_GIB:-8}
+profile=${PROFILE:-}
+default_systems=$all_systems default_rows=$all_rows default_rounds=5
+if [[ -n $profile ]]; then
+    default_systems="ext4 null-uring sateen sateen-no-passthrough sateen-tcp sateen-shm"
+    default_rows=${all_rows% idle} default_rounds=1
+fi
+read -ra systems <<<"${SYSTEMS:-$default_systems}"
+read -ra rows <<<"${ROWS:-$default_rows}"
+rounds=${ROUNDS:-$default_rounds} scale=${SCALE:-100} ground_gib=${GROUND_GIB:-8}
 # known NAME WORDS...: whether it is one of the words.
 known() {
     local name=$1 word
@@ -42,8 +50,10 @@ where=${WHERE:-$target/compare}
 [[ $where != *,* ]] || die "WHERE: $where: no comma can be in it, since options of mounts end there"
 place=$where/.sateen-compare
 results=$where/$(date -u +%Y%m%d-%H%M%S)
-document=${DOCUMENT:-$results/performance.md}
-if [[ -z "${DOCUMENT:-}${SYSTEMS:-}${ROWS:-}${ROUNDS:-}${SCALE:-}" ]]; then document=$repo/docs/performance.md; fi
+name=performance place_of_name=docs
+[[ -z $profile ]] || name=profile place_of_name=docs/results
+document=${DOCUMENT:-$results/$name.md}
+if [[ -z "${DOCUMENT:-}${SYSTEMS:-}${ROWS:-}${ROUNDS:-}${SCALE:-}" ]]; then document=$repo/$place_of_name/$name.md; fi
 # Nothing waits for ever.
 round_seconds_max=7200
 change_seconds_max=180
@@ -347,6 +357,7 @@ require_all() {
     require_fuse
     [[ -w /proc/sys/vm/drop_caches ]] || die "the kernel's caches cannot be dropped here: no cold rows"
     install_missing mkfs.ext4=e2fsprogs losetup=mount
+    [[ -z $profile ]] || install_missing perf=linux-perf
     ! known null-uring "${systems[@]}" || [[ -e $uring && $(<"$uring") == Y ]] ||
         die "null-uring: FUSE over io_uring is off ($uring; Linux 6.14): leave it out of SYSTEMS"
     ! known gluster "${systems[@]}" || install_missing ip=iproute2 glusterd=glusterfs-server
@@ -417,6 +428,7 @@ measure() {
     local descriptions=() numbers=$results/$1.json more=()
     for system in "${systems[@]}"; do descriptions+=(--system "$(description_of "$system")"); done
     [[ ! -e $numbers ]] || more=(--more)
+    [[ -z $profile ]] || more+=(--record "$results")
     bounded "$round_seconds_max" "$compare" round --bench "${bench[@]}" --sateen "$bin/sateen" \
         "${descriptions[@]}" --rows "$2" --scale "$scale" --round "$1" --json "$numbers" "${more[@]}"
 }
@@ -431,10 +443,14 @@ write_document() {
     facts+=(--fact "machine=Linux $(uname -r), $(nproc) processors ($(awk -F': *' '/^model name/ { print $2; exit }' /proc/cpuinfo)), $(awk '/^MemTotal/ { printf "%.0f GiB of memory", $2 / 1048576 }' /proc/meminfo)")
     facts+=(--fact "load when it began=$load")
     facts+=(--fact "rounds, sizes=$rounds, $scale %; each ext4 has $ground_gib GiB")
-    ! known gluster "${systems[@]}" || facts+=(--fact "GlusterFS=$(version_of glusterfs-server)")
-    ! known moosefs "${systems[@]}" || facts+=(--fact "MooseFS=$(version_of moosefs-master)")
     for ((at = 1; at <= rounds; at++)); do files+=("$results/$at.json"); done
     mkdir -p "$(dirname "$document")"
+    if [[ -n $profile ]]; then
+        "$compare" profile "${facts[@]}" --output "$document" "${files[@]}"
+        return
+    fi
+    ! known gluster "${systems[@]}" || facts+=(--fact "GlusterFS=$(version_of glusterfs-server)")
+    ! known moosefs "${systems[@]}" || facts+=(--fact "MooseFS=$(version_of moosefs-master)")
     "$compare" document "${facts[@]}" --load "${load%% *}" --scale "$scale" --output "$document" "${files[@]}"
 }
 
@@ -457,4 +473,5 @@ done
 write_document
 headline "done; nothing is mounted or running"
 say "document  $document"
+[[ -z $profile ]] || { say "numbers   of single rounds in $results"; exit 0; }
 say "numbers   ${document%.md}.json, and of single rounds in $results"

@@ -351,6 +351,7 @@ mod tests {
                         programs: 4.0,
                     }),
                     failed: None,
+                    parts: None,
                 });
             }
         }

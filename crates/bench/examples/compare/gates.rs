@@ -240,6 +240,7 @@ mod tests {
             operations: 1,
             processor_us: None,
             failed: None,
+            parts: None,
         };
         let singles = all.iter().map(single).collect();
         Numbers { rounds: vec![Round { round: 1, others_percent: None, verified: 0, singles }] }

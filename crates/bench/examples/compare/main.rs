@@ -3,7 +3,7 @@
 //!
 //! `compare round` measures a round on what is mounted, with `sateen-bench`, and keeps its single
 //! numbers; `compare document` makes the document of all rounds, with a figure and one file of all
-//! numbers.
+//! numbers. `compare profile` makes the one of a round that was recorded.
 //!
 //! | module | is |
 //! |---|---|
@@ -14,6 +14,7 @@
 //! | `numbers` | single numbers, and their medians |
 //! | `gates` | what rows are to reach |
 //! | `document`, `chart` | what is shown |
+//! | `parts`, `profile` | where processors' time goes: recorded, and shown |
 #![allow(missing_docs, reason = "a program")]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing))]
 
@@ -23,7 +24,9 @@ mod gates;
 mod measure;
 mod memory;
 mod numbers;
+mod parts;
 mod processor;
+mod profile;
 mod rows;
 mod systems;
 
@@ -53,6 +56,8 @@ enum What {
     Round(RoundOptions),
     /// The document of all rounds.
     Document(DocumentOptions),
+    /// The document of where processors' time goes, of a round with --record.
+    Profile(ProfileOptions),
 }
 
 #[derive(Debug, Args)]
@@ -84,6 +89,9 @@ struct RoundOptions {
     /// Adds them to those of the round that are there.
     #[arg(long)]
     more: bool,
+    /// Records with perf, in this folder, where processors' time goes.
+    #[arg(long)]
+    record: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -105,10 +113,24 @@ struct DocumentOptions {
     rounds: Vec<PathBuf>,
 }
 
+#[derive(Debug, Args)]
+struct ProfileOptions {
+    /// What stands beside the numbers: NAME=VALUE.
+    #[arg(long)]
+    fact: Vec<String>,
+    /// The document.
+    #[arg(long)]
+    output: PathBuf,
+    /// Numbers of rounds.
+    #[arg(required = true)]
+    rounds: Vec<PathBuf>,
+}
+
 fn main() -> ExitCode {
     let done = match Options::parse().what {
         What::Round(options) => round(options),
         What::Document(options) => write(&options),
+        What::Profile(options) => profile(&options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -133,6 +155,7 @@ fn round(options: RoundOptions) -> Result<()> {
         processes: options.processes,
         scale_percent: options.scale,
         systems: options.system,
+        records: options.record,
     };
     let mut round = plan.measure()?;
     if options.more {
@@ -147,11 +170,7 @@ fn round(options: RoundOptions) -> Result<()> {
 
 fn write(options: &DocumentOptions) -> Result<()> {
     let numbers = Numbers { rounds: numbers::read(&options.rounds)? };
-    let facts = options.fact.iter().map(|fact| {
-        let (name, value) = fact.split_once('=').context("a fact has the form NAME=VALUE")?;
-        Ok((name.to_owned(), value.to_owned()))
-    });
-    let facts = facts.collect::<Result<Vec<_>>>()?;
+    let facts = pairs(&options.fact)?;
     let beside_it = |ending| options.output.with_extension(ending);
     let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned());
     let (svg, singles) = (beside_it("svg"), beside_it("json"));
@@ -191,6 +210,22 @@ fn write(options: &DocumentOptions) -> Result<()> {
     let failures = numbers.failures();
     ensure!(failures.is_empty(), "not all is well:\n{}", failures.join("\n"));
     Ok(())
+}
+
+fn profile(options: &ProfileOptions) -> Result<()> {
+    let numbers = Numbers { rounds: numbers::read(&options.rounds)? };
+    keep(&options.output, &profile::write(&numbers, &pairs(&options.fact)?))?;
+    let failures = numbers.failures();
+    ensure!(failures.is_empty(), "not all is well:\n{}", failures.join("\n"));
+    Ok(())
+}
+
+fn pairs(facts: &[String]) -> Result<Vec<(String, String)>> {
+    let pairs = facts.iter().map(|fact| {
+        let (name, value) = fact.split_once('=').context("a fact has the form NAME=VALUE")?;
+        Ok((name.to_owned(), value.to_owned()))
+    });
+    pairs.collect()
 }
 
 fn keep(path: &Path, text: &str) -> Result<()> {

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use crate::memory;
 use crate::numbers::{Processor, Round, Single};
+use crate::parts::{self, Part};
 use crate::processor;
 use crate::rows::{self, Caches, Op, Step, Visit};
 use crate::systems::{Kind, System};
@@ -40,6 +41,8 @@ pub(crate) struct Plan {
     pub(crate) scale_percent: u32,
     /// In the order of the first row.
     pub(crate) systems: Vec<System>,
+    /// Where it is recorded what processors do, if that is wanted.
+    pub(crate) records: Option<PathBuf>,
 }
 
 impl Plan {
@@ -114,7 +117,7 @@ impl Plan {
         let count = visit.count(system.known.kind, self.scale_percent);
         for &step in visit.steps.iter().filter(|step| step.op == Op::Write) {
             // If it fails the row itself will say so.
-            drop(self.run(visit, step, count, &places(visit, system, step, &dir)));
+            drop(self.run(visit, step, count, &places(visit, system, step, &dir), None));
         }
         fs::remove_dir_all(&dir).with_context(|| dir.display().to_string())?;
         rustix::fs::sync();
@@ -157,7 +160,9 @@ impl Plan {
         }
         let operations = count * u64::from(visit.processes);
         let [servers, client, programs] = used(system);
-        let done = self.run(visit, step, count, &places(visit, system, step, dir));
+        let record = self.records.as_ref().map(|folder| folder.join("perf.data"));
+        let done =
+            self.run(visit, step, count, &places(visit, system, step, dir), record.as_deref());
         let [servers_after, client_after, programs_after] = used(system);
         let per = |seconds: f64| seconds * 1e6 / operations as f64;
         let part = |pids: &[u32], seconds| (!pids.is_empty()).then(|| per(seconds));
@@ -170,6 +175,10 @@ impl Plan {
             Ok(value) => (Some(value), None),
             Err(error) => (None, Some(format!("{error:#}"))),
         };
+        let parts = match record.filter(|_| value.is_some()) {
+            Some(file) => Some(self.parts(&file, operations, system)?),
+            None => None,
+        };
         Ok(Single {
             round: self.round,
             row: step.row(visit.group),
@@ -180,6 +189,7 @@ impl Plan {
             operations,
             processor_us: value.is_some().then_some(processor),
             failed,
+            parts,
         })
     }
 
@@ -195,7 +205,7 @@ impl Plan {
         if !system.known.keeps_data {
             return;
         }
-        match self.run(visit, step, count, &places(visit, system, step, dir)) {
+        match self.run(visit, step, count, &places(visit, system, step, dir), None) {
             Ok(_) => round.verified += 1,
             Err(error) => {
                 // What is measured just before: reads, or the writing itself.
@@ -212,18 +222,40 @@ impl Plan {
         }
     }
 
-    /// Runs sateen-bench.
-    fn run(&self, visit: &Visit, step: Step, count: u64, dirs: &[PathBuf]) -> Result<Value> {
+    /// What was recorded, sorted. The record itself is large, and goes.
+    fn parts(&self, file: &Path, operations: u64, system: &System) -> Result<Vec<Part>> {
+        let parts = parts::recorded(file, operations, system, &self.systems);
+        fs::remove_file(file).with_context(|| file.display().to_string())?;
+        parts
+    }
+
+    /// Runs sateen-bench, and records what processors do meanwhile, if that is wanted.
+    fn run(
+        &self,
+        visit: &Visit,
+        step: Step,
+        count: u64,
+        dirs: &[PathBuf],
+        record: Option<&Path>,
+    ) -> Result<Value> {
         let (program, first) = self.bench.split_first().context("no program")?;
         let processes = visit.processes.to_string();
-        let output = Command::new("timeout")
+        let mut command = match record {
+            Some(file) => {
+                let mut perf = Command::new("perf");
+                perf.args(parts::recording(file)).arg("timeout");
+                perf
+            }
+            None => Command::new("timeout"),
+        };
+        let output = command
             .args(["--foreground", "-k", "10", &STEP_SECONDS_MAX.to_string(), program])
             .args(first)
             .args(["-np", &processes, "--quiet", "--json", "--no-self-check"])
             .args(visit.words(step, count, dirs))
             .stdin(Stdio::null())
             .output()
-            .context("timeout")?;
+            .context(if record.is_some() { "perf" } else { "timeout" })?;
         let errors = String::from_utf8_lossy(&output.stderr);
         let said = errors.lines().rfind(|line| !line.contains(": warning "));
         let wrong = output.status.code() == Some(EXIT_WRONG_DATA);
@@ -261,6 +293,7 @@ impl Plan {
                 operations: 0,
                 processor_us: None,
                 failed: None,
+                parts: None,
             });
         }
         round.others_percent = Some(((busy_after - busy) * percent - ours).max(0.0));

@@ -5,6 +5,8 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
+use crate::parts::Part;
+
 /// Microseconds of processors for an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Processor {
@@ -30,6 +32,9 @@ pub(crate) struct Single {
     pub(crate) processor_us: Option<Processor>,
     /// Why there is no number, or why it is not to be believed.
     pub(crate) failed: Option<String>,
+    /// Where the time goes, if that was recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) parts: Option<Vec<Part>>,
 }
 
 /// What a round leaves.
@@ -118,6 +123,13 @@ impl Numbers {
             cell.failures.extend(one.failed.clone());
         });
         Some(cell)
+    }
+
+    /// The first number of a row on a file system that was recorded.
+    pub(crate) fn recorded(&self, row: &str, processes: u32, system: &str) -> Option<&Single> {
+        let is_it =
+            |one: &&Single| one.row == row && one.processes == processes && one.system == system;
+        self.singles().filter(is_it).find(|one| one.parts.is_some())
     }
 
     fn singles(&self) -> impl Iterator<Item = &Single> + Clone {

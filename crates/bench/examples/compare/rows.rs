@@ -348,6 +348,14 @@ pub(crate) fn title(row: &str) -> String {
     format!("{title}: {}", parts.collect::<Vec<_>>().join(", "))
 }
 
+/// MiB of an operation, of rows whose rates are in MiB.
+pub(crate) fn mib_of(row: &str) -> f64 {
+    match row.split('.').next() {
+        Some("shared" | TWO) => SHARED_BYTES as f64 / MIB as f64,
+        _ => 1.0,
+    }
+}
+
 /// Every row there is, in the order of the document.
 pub(crate) fn all_rows() -> Vec<String> {
     let names: Vec<String> = GROUPS.iter().map(|group| group.name.to_owned()).collect();
