@@ -16,17 +16,21 @@
 //! the close. So the write session that an open for writing keeps at the MDT keeps nobody from
 //! anything, and the MDT's size is the truth as after the close.
 //!
+//! **Closes for which nobody waits go a few at a time** to each MDT. A kernel that needs memory forgets tens
+//! of thousands of inodes at once, and as many requests that wait for a slot would all be woken for each
+//! that is answered. Those of a lock that is asked back come first.
+//!
 //! A close for which nobody waits may fail: then the MDT has the file open until this client is gone. That
 //! is counted, and logged.
 //!
 //! What a restart of an MDT needs to know of opens lies elsewhere (`Client::at_mdts`), and these are
 //! among it. After an eviction those from before are void, like all opens.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-use sateen_types::{Attr, Errno, Fid, FileKind};
+use sateen_types::{Attr, Errno, Fid, FileKind, seq};
 use sateen_wire::{Ibits, OpenId};
 
 use crate::client::Client;
@@ -34,11 +38,14 @@ use crate::inode::{Inode, InodeState};
 use crate::llite::{File, OpenHow};
 use crate::patience::to_the_end;
 use crate::stats::Verb;
-use crate::sync::{join_all, lock};
+use crate::sync::{Side, join_few, lock};
 
 /// Most that a client keeps; the oldest go for others. An MDT has a record for each, and is told of each
 /// when it is started again.
 const KEPT_MAX: usize = 32_768;
+
+/// Closes for which nobody waits, at one MDT at once.
+const CLOSES_MAX: usize = 8;
 
 /// How many there are, in which order they came, and how many were of use.
 #[derive(Debug, Default)]
@@ -48,6 +55,37 @@ pub(crate) struct OpenCache {
     /// Those that an MDT has refused to close, and has open for nobody.
     unclosed: AtomicU64,
     order: Mutex<Order>,
+    /// What is to be closed, by the index of the MDT that has it.
+    closing: Mutex<BTreeMap<u32, Closing>>,
+}
+
+/// Opens that are to be closed at one MDT, and for which nobody waits.
+#[derive(Debug, Default)]
+struct Closing {
+    waiting: VecDeque<(Arc<Inode>, KeptOpen)>,
+    /// Tasks that close them.
+    tasks: usize,
+}
+
+impl Closing {
+    /// One more, `first` of all or last. Whether it takes one more task.
+    fn add(&mut self, open: (Arc<Inode>, KeptOpen), first: bool) -> bool {
+        if first {
+            self.waiting.push_front(open);
+        } else {
+            self.waiting.push_back(open);
+        }
+        let more = self.tasks < CLOSES_MAX;
+        self.tasks += usize::from(more);
+        more
+    }
+
+    /// What a task closes next; with nothing left it ends.
+    fn next(&mut self) -> Option<(Arc<Inode>, KeptOpen)> {
+        let next = self.waiting.pop_front();
+        self.tasks -= usize::from(next.is_none());
+        next
+    }
 }
 
 /// Those that were kept, oldest first; some are gone since.
@@ -212,7 +250,7 @@ impl Client {
             // Who cuts the file, for one, begins an open of his own, and may need to be alone.
             let old = if how.write { state.kept_opens.write.take() } else { None };
             drop(state);
-            self.close_kept(inode, [old]);
+            self.close_kept(inode, [old], true);
             return None;
         };
         let kept = state.kept_opens.of_mut(how.write).take()?;
@@ -294,14 +332,15 @@ impl Client {
                     None
                 }
             };
-            self.close_kept(&inode, [old]);
+            self.close_kept(&inode, [old], false);
         }
     }
 
-    /// Closes what is kept of an inode, unless it is still of use. Whether there was anything.
-    pub(crate) fn close_useless(self: &Arc<Client>, inode: &Arc<Inode>) -> bool {
+    /// Closes what is kept of an inode, unless it is still of use; before all others if it is `first`.
+    /// Whether there was anything.
+    pub(crate) fn close_useless(self: &Arc<Client>, inode: &Arc<Inode>, first: bool) -> bool {
         let useless = lock(&inode.state).take_useless_opens();
-        self.close_kept(inode, useless)
+        self.close_kept(inode, useless, first)
     }
 
     /// Closes these, for which nobody waits. Whether there was any.
@@ -309,23 +348,37 @@ impl Client {
         self: &Arc<Client>,
         inode: &Arc<Inode>,
         kept: impl IntoIterator<Item = Option<KeptOpen>>,
+        first: bool,
     ) -> bool {
         let mut any = false;
+        let mdt = seq::mdt_of(inode.fid.seq);
         for kept in kept.into_iter().flatten() {
             if kept.asked_at < self.lost_at(inode.fid) {
                 continue;
             }
             any = true;
-            let (client, inode) = (self.clone(), inode.clone());
-            self.port.spawn(Box::pin(async move {
-                let closing = client.close_at_mdt(inode.fid, kept.id, None, Some(kept.era));
-                if let Err(error) = to_the_end(closing).await {
-                    client.is_not_closed(inode.fid, kept.asked_at, error);
-                }
-                client.retire(inode);
-            }));
+            let open = (inode.clone(), kept);
+            if lock(&self.open_cache.closing).entry(mdt).or_default().add(open, first) {
+                self.port.spawn(Box::pin(self.clone().close_one_after_another(mdt)));
+            }
         }
         any
+    }
+
+    /// Closes what is to be closed at an MDT until there is nothing left.
+    async fn close_one_after_another(self: Arc<Client>, mdt: u32) {
+        let next = || lock(&self.open_cache.closing).get_mut(&mdt).and_then(Closing::next);
+        while let Some((inode, kept)) = next() {
+            // The MDT may have forgotten this client meanwhile, and with it the open.
+            if kept.asked_at >= self.lost_at(inode.fid) {
+                let closing = self.close_at_mdt(inode.fid, kept.id, None, Some(kept.era));
+                if let Err(error) = to_the_end(closing).await {
+                    self.is_not_closed(inode.fid, kept.asked_at, error);
+                }
+            }
+            drop(kept);
+            self.retire(inode);
+        }
     }
 
     /// The close of a kept open has failed, for which the MDT was asked at `asked_at`.
@@ -351,27 +404,24 @@ impl Client {
     /// knows for sure.
     pub async fn close_kept_writes(self: &Arc<Client>) {
         let inodes: Vec<_> = lock(&self.inodes).all.values().cloned().collect();
-        let mut closes = Vec::new();
-        for inode in inodes {
+        let closes = inodes.into_iter().filter_map(|inode| {
             let kept = {
                 let mut state = lock(&inode.state);
-                if state.kept_opens.write.is_none() {
-                    continue;
-                }
-                state.kept_opens.write.take()
+                // Most have nothing rare, and get none.
+                state.kept_opens.write.as_ref()?;
+                state.kept_opens.write.take()?
             };
-            let Some(kept) = kept.filter(|kept| kept.asked_at >= self.lost_at(inode.fid)) else {
-                continue;
-            };
-            let close: std::pin::Pin<Box<dyn Future<Output = ()> + Send + '_>> =
-                Box::pin(async move {
+            let close: Side<'_, Result<(), Errno>> = Box::pin(async move {
+                if kept.asked_at >= self.lost_at(inode.fid) {
                     let closing = self.close_at_mdt(inode.fid, kept.id, None, Some(kept.era));
                     if let Err(error) = closing.await {
                         self.is_not_closed(inode.fid, kept.asked_at, error);
                     }
-                });
-            closes.push(close);
-        }
-        join_all(closes).await;
+                }
+                Ok(())
+            });
+            Some(close)
+        });
+        join_few(CLOSES_MAX, closes).await;
     }
 }

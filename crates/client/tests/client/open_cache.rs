@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use sateen_client::{Client, OpenHow};
-use sateen_types::{Endpoint, Errno, Fid, Layout, Result, Seq};
+use sateen_types::{Attr, Endpoint, Errno, Fid, Layout, Result, Seq};
 use sateen_wire::{
     FILE_LOCK_END_MAX, FileLock, FileLockMode, FileLockState, Grant, Header, Ibits, LockMode,
     MdtReply, MdtRequest, OpenId, OstReply, OstRequest, Reply, ReplyBody, Request,
@@ -354,6 +354,107 @@ fn what_the_kernel_forgets_is_closed() {
         assert_eq!(is_closed(&rig), OpenId { id: first });
         assert_eq!(rig.client.census().opens_kept, 0);
     }
+}
+
+/// Files of which opens are kept: more than there are closes at once.
+const MANY: u32 = 30;
+const CLOSES_MAX: usize = 8;
+
+/// Opens that many files, and closes them, of which the MDT does not hear.
+fn many_kept() -> (Rig, Vec<Fid>) {
+    let rig = Rig::with_osts(1);
+    let files: Vec<Fid> = (1..=MANY).map(|at| Fid::new(FILE.seq, at)).collect();
+    for (&file, at) in files.iter().zip(1..) {
+        let client = rig.client.clone();
+        let mut open = rig.start(async move { client.open(file, READ, CRED).await });
+        let (header, _) = rig.take_mdt();
+        let of = |id, bits| Grant { fid: file, ..grant(id, LockMode::Pr, bits) };
+        let attr = Attr { fid: file, ..attr(1, 10) };
+        let body = MdtReply::Opened { attr, layout: layout() };
+        rig.answer(&header, reply(body, &[of(2 * at, DATA), of(2 * at + 1, META)]));
+        let opened = rig.poll(&mut open).unwrap().unwrap().handle;
+        assert!(rig.client.introduce(file), "the kernel knows {file}");
+        close_here(&rig, opened);
+    }
+    assert_eq!(rig.client.census().opens_kept, MANY as usize);
+    (rig, files)
+}
+
+#[test]
+fn of_many_that_the_kernel_forgets_at_once_a_few_are_closed_at_a_time() {
+    let (rig, files) = many_kept();
+    let others = rig.tasks();
+    for &file in &files {
+        rig.client.forget(file, 1);
+        rig.run();
+    }
+    assert_eq!(rig.tasks() - others, CLOSES_MAX, "each would be woken for every slot that is free");
+    let mut closed = Vec::new();
+    while let Some((header, request)) = rig.take_if_any() {
+        // Locks are given back as well, when their opens are closed.
+        if let Request::Mdt(MdtRequest::Close { fid, .. }) = request {
+            closed.push(fid);
+        }
+        rig.answer(&header, reply(MdtReply::Done, &[]));
+        rig.run();
+    }
+    assert_eq!(closed, files, "those that were forgotten first, first");
+    assert_eq!((rig.client.census().opens_kept, rig.tasks()), (0, others));
+    // And again, after all tasks have ended.
+    let (first, header) = open(&rig, READ);
+    assert!(rig.client.introduce(FILE), "the kernel knows it");
+    close_here(&rig, first);
+    rig.call_back(2, &header);
+    rig.run();
+    assert_eq!(is_closed(&rig), OpenId { id: first });
+}
+
+#[test]
+fn the_close_of_a_lock_that_others_want_comes_before_those_of_what_was_forgotten() {
+    let (rig, files) = many_kept();
+    let (wanted, forgotten) = files.split_first().unwrap();
+    assert_eq!(*wanted, FILE);
+    for &file in forgotten {
+        rig.client.forget(file, 1);
+    }
+    rig.run();
+    let (header, _) = rig.take_mdt();
+    rig.call_back(3, &header);
+    rig.run();
+    rig.answer(&header, reply(MdtReply::Done, &[]));
+    rig.run();
+    let mut later = Vec::new();
+    while let Some((header, request)) = rig.take_if_any() {
+        if let Request::Mdt(MdtRequest::Close { fid, .. }) = request {
+            later.push(fid);
+        }
+        rig.answer(&header, reply(MdtReply::Done, &[]));
+        rig.run();
+    }
+    let place = later.iter().position(|fid| fid == wanted).unwrap();
+    assert!(place < CLOSES_MAX, "behind those that were under way alone: {place}");
+    assert_eq!(later.len(), files.len() - 1);
+}
+
+#[test]
+fn what_was_to_be_closed_is_void_after_an_eviction() {
+    let (rig, files) = many_kept();
+    let others = rig.tasks();
+    for &file in &files {
+        rig.client.forget(file, 1);
+    }
+    rig.run();
+    let (header, _) = rig.take_mdt();
+    // Those that were under way go with the connection.
+    while rig.take_if_any().is_some() {}
+    rig.evict(&header);
+    rig.kernel_is_done();
+    for target in [Endpoint::Mgs, Endpoint::Mdt(0), Endpoint::Ost(0)] {
+        rig.accept(target);
+    }
+    rig.run();
+    assert!(rig.is_silent(), "{:?}", rig.take_if_any());
+    assert_eq!((rig.client.census().opens_kept, rig.tasks()), (0, others));
 }
 
 #[test]

@@ -338,6 +338,11 @@ impl Rig {
         }
     }
 
+    /// The client's own tasks that have not ended.
+    pub(crate) fn tasks(&self) -> usize {
+        self.port.0.lock().unwrap().tasks.len()
+    }
+
     /// The oldest request that was sent: its header.
     pub(crate) fn take(&self) -> Header {
         self.take_request().0
