@@ -289,7 +289,7 @@ fn who_has_made_a_file_closes_it() {
     let MdtRequest::Create { fid, .. } = request else { panic!("{request:?}") };
     let locks = [grant(3, LockMode::Pw, DATA), grant(2, LockMode::Pr, META)];
     let locks = locks.map(|grant| Grant { fid, ..grant });
-    let attr = sateen_types::Attr { fid, ..attr(1, 0) };
+    let attr = Attr { fid, ..attr(1, 0) };
     let body = MdtReply::Created { attr, layout: layout(), existed: false, parent: None };
     rig.answer(&header, reply(body, &locks));
     let created = rig.poll(&mut create).or_else(|| {

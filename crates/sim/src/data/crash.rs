@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use sateen_types::ClientId;
 
-use super::pieces::{Keepers, NOBODY, Piece, Sweep, overlay, subtract};
+use super::pieces::{Keepers, NOBODY, Piece, Sweep, overlay, subtract, subtract_of};
 use super::{Data, NEVER};
 
 impl Data {
@@ -150,18 +150,13 @@ impl Data {
                 continue;
             }
             // What is there now is durable, until something older is written again, and what came
-            // after it.
-            overlay(&mut self.durable, chunk.file_offset, &there);
-            let (again, mut pending): (Vec<_>, _) = core::mem::take(&mut self.pending)
-                .into_iter()
-                .partition(|piece| keepers.may_have(piece));
-            subtract(&mut pending, chunk.file_offset, chunk.file_offset + chunk.len);
-            pending.extend(again);
-            self.pending = pending;
-            self.forget_under(chunk.file_offset, chunk.file_offset + chunk.len);
+            // after it. The order stays: of the next chunk it says whose a byte was last.
+            let (from, to) = (chunk.file_offset, chunk.file_offset + chunk.len);
+            overlay(&mut self.durable, from, &there);
+            subtract_of(&mut self.pending, (from, to), |piece| !keepers.may_have(piece));
+            self.forget_under(from, to);
             // What was open before, and is settled here by the crash, somebody may have read and
             // keep in his cache: it proves nothing about the object any more.
-            let (from, to) = (chunk.file_offset, chunk.file_offset + chunk.len);
             let met = self.maybe.iter_mut().filter(|piece| piece.offset < to && piece.end() > from);
             met.for_each(|piece| piece.settles_ns = NEVER);
         }
@@ -253,5 +248,55 @@ impl Data {
             }
         }
         Ok(lost)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::sync::Arc;
+
+    use sateen_types::Layout;
+
+    use super::*;
+
+    const OST: u32 = 1;
+    const STRIPE: u64 = 1 << 16;
+    const KEEPER: ClientId = ClientId(0x100);
+    const OTHER: ClientId = ClientId(0x101);
+
+    /// Both write a place in the second chunk of an OST, in this order, and a crash leaves what the
+    /// first one wrote. The keeper has all that it wrote, and goes on to write it again.
+    fn a_crash_takes_the_second(writers: [ClientId; 2]) -> Data {
+        let layout = Layout::raid0(STRIPE as u32, vec![OST]).unwrap();
+        let mut data = Data { layout: Some(Arc::new(layout)), ..Data::default() };
+        for (byte, client) in (1..).zip(writers) {
+            data.wrote(client, STRIPE, &[byte; 8], false);
+        }
+        data.wrote(KEEPER, 0, &[3; 4], false);
+        let mut image = vec![0; STRIPE as usize + 8];
+        overlay(&mut image, STRIPE, &[1; 8]);
+        let all = BTreeSet::from([KEEPER]);
+        let keepers = Keepers { some: all.clone(), all };
+        assert_eq!(data.survived(OST, &[(0, image)].into(), (true, &keepers)), Ok(()));
+        data
+    }
+
+    #[test]
+    fn what_somebody_wrote_over_a_keepers_bytes_does_not_come_back() {
+        let mut data = a_crash_takes_the_second([KEEPER, OTHER]);
+        assert_eq!(data.synced(KEEPER, 1), Ok(()));
+        assert_eq!(data.check_read((STRIPE, 8), &[1; 8], Some(1)), Ok(()));
+        assert!(data.synced(OTHER, 2).is_err(), "it has to tell that its write is lost");
+    }
+
+    #[test]
+    fn what_a_keeper_wrote_last_comes_back() {
+        let mut data = a_crash_takes_the_second([OTHER, KEEPER]);
+        assert_eq!(data.clone().check_read((STRIPE, 8), &[1; 8], Some(1)), Ok(()));
+        assert_eq!(data.synced(OTHER, 1), Ok(()));
+        assert_eq!(data.synced(KEEPER, 2), Ok(()));
+        assert!(data.check_read((STRIPE, 8), &[1; 8], Some(2)).is_err(), "it was written again");
+        assert_eq!(data.check_read((STRIPE, 8), &[2; 8], Some(2)), Ok(()));
     }
 }

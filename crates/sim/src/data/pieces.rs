@@ -41,13 +41,22 @@ impl Piece {
 
 /// Takes a range out of pieces.
 pub(super) fn subtract(pieces: &mut Vec<Piece>, from: u64, to: u64) {
-    let is_met = |piece: &Piece| piece.end() > from && piece.offset < to;
+    subtract_of(pieces, (from, to), |_| true);
+}
+
+/// Takes a range out of those pieces of which `goes` says so. All stay in their order.
+pub(super) fn subtract_of(
+    pieces: &mut Vec<Piece>,
+    (from, to): (u64, u64),
+    goes: impl Fn(&Piece) -> bool,
+) {
+    let is_met = |piece: &Piece| piece.end() > from && piece.offset < to && goes(piece);
     if !pieces.iter().any(is_met) {
         return;
     }
     let mut left = Vec::new();
     for mut piece in pieces.drain(..) {
-        if piece.end() <= from || piece.offset >= to {
+        if !is_met(&piece) {
             left.push(piece);
             continue;
         }
