@@ -13,6 +13,7 @@ use sateen_wire::{
     TargetInfo,
 };
 
+use crate::dir_pages::DirCache;
 use crate::dirty::DirtyTable;
 use crate::ended::EndedWell;
 use crate::fids::Fids;
@@ -173,6 +174,7 @@ pub struct Client {
     pub(crate) files: Mutex<BTreeMap<u64, Arc<crate::llite::File>>>,
     pub(crate) open_cache: OpenCache,
     pub(crate) xattr_cache: XattrCache,
+    pub(crate) dir_cache: DirCache,
     pub(crate) file_locks: Mutex<FileLocks>,
     pub(crate) fids: Fids,
     pub(crate) unsynced: UnsyncedObjects,
@@ -230,6 +232,7 @@ impl Client {
             files: Mutex::default(),
             open_cache: OpenCache::default(),
             xattr_cache: XattrCache::default(),
+            dir_cache: DirCache::default(),
             file_locks: Mutex::default(),
             fids: Fids::default(),
             unsynced: UnsyncedObjects::default(),
@@ -480,6 +483,7 @@ impl Client {
                 client.write_out_old();
                 client.end_old_listings();
                 client.drop_old_ahead();
+                client.dir_cache.drop_old(client.ticks.load(Ordering::Relaxed));
                 client.scrub();
                 client.prune();
             }

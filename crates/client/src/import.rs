@@ -529,6 +529,14 @@ impl Import {
         })
     }
 
+    /// The same of one that adds or removes a name.
+    pub(crate) fn may_change_names(&self, dir: Fid) -> bool {
+        lock(&self.state).slots.iter().any(|slot| match &slot.state {
+            SlotState::Busy(pending) => pending.may_add_names(dir) || pending.removes_from(dir),
+            SlotState::Free | SlotState::Answered(_) => false,
+        })
+    }
+
     /// Of the connection.
     pub(crate) fn generation(&self) -> u32 {
         lock(&self.state).generation

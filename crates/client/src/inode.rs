@@ -374,6 +374,10 @@ impl InodeState {
         let changed_at = core::mem::replace(&mut self.changed_at, now);
         self.no_xattrs = false;
         self.drop_xattrs();
+        // Where it is may be what was changed.
+        if self.attr.as_ref().is_none_or(Attr::is_dir) {
+            self.dir_pages.void(now);
+        }
         // A report of the size may have overtaken it.
         let older = !data && sent < changed_at;
         let attr = attr.map(|attr| if older { self.with_size(attr) } else { attr });
@@ -427,6 +431,7 @@ impl InodeState {
         if self.xattrs.is_some() && !self.holds(Ibits::META) {
             self.drop_xattrs();
         }
+        self.drop_dir_pages_without_lock();
         self.others_wrote |= !self.holds(Ibits::DATA);
         if self.shared.is_some() && !self.is_sharing() {
             self.shared = None;

@@ -17,6 +17,7 @@
 //! | `ended` | runs of OSTs that ended in good order |
 //! | `held`, `rare` | the locks on one inode; what only some inodes need |
 //! | `lru` | limits to what is kept: by number, by age |
+//! | `dir_pages` | pages of directories that stay under their lock |
 //! | `kept_xattrs` | targets of symbolic links and extended attributes that stay under their lock |
 //! | `known_names` | what cannot be in a directory that this client has made or read |
 //! | `fids` | FIDs out of granted sequences |
@@ -40,6 +41,7 @@ mod atime;
 mod by_stripe;
 mod client;
 mod comb;
+mod dir_pages;
 mod dirty;
 mod ended;
 mod fids;
@@ -79,6 +81,7 @@ mod unsynced;
 
 pub use atime::AtimePolicy;
 pub use client::{Client, ClientConfig, Connection, TargetSpace};
+pub use dir_pages::{DIR_PAGES_MAX, DirPagesStats};
 pub use given::Way;
 pub use inspect::{Census, ImportInfo, ImportState};
 pub use llite::{Entry, Known, Listing, OpenHow, Opened, SpaceTotal, Striping, TargetState};

@@ -700,6 +700,9 @@ impl Client {
                 if held.may_have_pages() { held.bits } else { held.bits.without(Ibits::DATA) };
             let dir = state.attr.as_ref().is_some_and(|a| a.kind() == FileKind::Directory);
             state.drop_ahead_of(id);
+            if bits.intersects(Ibits::META) {
+                state.drop_dir_pages();
+            }
             Some(Some((bits, dir, keeps)))
         });
         let (bits, dir, keeps) = match begun {

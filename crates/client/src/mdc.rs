@@ -135,6 +135,11 @@ impl Client {
         self.all_imports().iter().any(|(_, import)| import.may_add_names(dir))
     }
 
+    /// The same of one that adds or removes a name.
+    pub(crate) fn may_change_names(&self, dir: Fid) -> bool {
+        self.all_imports().iter().any(|(_, import)| import.may_change_names(dir))
+    }
+
     /// Slots at the MDT of `fid` for requests that nobody waits for, of which so many were `asked`.
     pub(crate) fn slots_to_spare(&self, fid: Fid, asked: usize) -> usize {
         self.import_of(fid).map_or(0, |import| import.slots_to_spare(asked))

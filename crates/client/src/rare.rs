@@ -12,6 +12,7 @@ use sateen_types::{Errno, Timespec};
 
 use crate::by_stripe::ByStripe;
 use crate::comb::Vain;
+use crate::dir_pages::DirPages;
 use crate::dirty::{Dirty, LateErrors};
 use crate::given::GivenAway;
 use crate::group::Group;
@@ -36,6 +37,8 @@ pub(crate) struct RareState {
     pub(crate) exec_opens: u32,
     /// Open at the MDT, and for no program here: see [`crate::open_cache`].
     pub(crate) kept_opens: KeptOpens,
+    /// Of a directory, what was listed: see [`crate::dir_pages`].
+    pub(crate) dir_pages: DirPages,
     /// What was answered of it: see [`crate::kept_xattrs`].
     pub(crate) xattrs: Option<Box<KeptXattrs>>,
     /// When the data was last written, if the MDT has not heard of it.
@@ -78,6 +81,7 @@ impl RareState {
             && self.map_opens == 0
             && self.exec_opens == 0
             && self.kept_opens.is_empty()
+            && self.dir_pages.is_nothing()
             && self.xattrs.is_none()
             && self.unreported_mtime.is_none()
             && self.shared.is_none()

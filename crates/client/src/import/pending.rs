@@ -82,6 +82,12 @@ impl Pending {
         }
     }
 
+    /// Whether it removes a name of a directory.
+    pub(super) fn removes_from(&self, dir: Fid) -> bool {
+        matches!(&self.message.body, Body::Request(Request::Mdt(MdtRequest::Unlink { parent, .. }))
+            if *parent == dir)
+    }
+
     /// The message once more, at `now_ns`.
     pub(super) fn again(&mut self, now_ns: u64) -> Message {
         self.sent_ns = now_ns;

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use sateen_types::{DirCookie, Fid, Name, Result};
 use sateen_wire::{DirEntry, Ibits, MdtReply, MdtRequest};
 
-use super::{Entry, Known};
+use super::{Entry, Known, Listing};
 use crate::client::Client;
 use crate::inode::Inode;
 use crate::patience;
@@ -20,7 +20,7 @@ use crate::stats::Verb;
 use crate::sync::{lock, until};
 
 /// Names that are read of a directory at a time.
-const PAGE: u32 = 512;
+const PAGE: usize = 512;
 
 impl Client {
     /// Most names that are looked up ahead in one directory; 0 for none.
@@ -186,11 +186,9 @@ impl Client {
     }
 
     async fn read_ahead_names(&self, dir: &Inode, number: u64, after: DirCookie) {
-        let request = MdtRequest::ReadDir { fid: dir.fid, after, count: PAGE, plus: false };
-        let answer = self.mdt(dir.fid, request).await;
-        let (entries, end) = match answer.map(|answer| answer.body) {
-            Ok(MdtReply::Entries { entries, end, .. }) => (entries, end),
-            _ => (Vec::new(), true),
+        let (entries, end) = match self.list(dir.fid, after, PAGE).await {
+            Ok(Listing { entries, end, .. }) => (entries, end),
+            Err(_) => (Vec::new(), true),
         };
         let names = entries.into_iter().map(|entry| (entry.cookie, entry.name));
         self.statahead.read((dir.fid, number), names, end);

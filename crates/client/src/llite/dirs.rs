@@ -1,12 +1,15 @@
 //! Reading directories.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use sateen_types::{DirCookie, Errno, Fid, Result};
 use sateen_wire::{DIR_ENTRIES_MAX, DirEntry, MdtReply, MdtRequest, SizeReport};
 
 use crate::atime::AtimePolicy;
 use crate::client::Client;
+use crate::dir_pages::{Answer, DirPagesStats};
+use crate::stats::Verb;
 use crate::sync::lock;
 
 /// A part of a directory.
@@ -32,16 +35,62 @@ impl Client {
         count: usize,
         atime: AtimePolicy,
     ) -> Result<Listing> {
-        let count = count.clamp(1, DIR_ENTRIES_MAX) as u32;
-        let request = MdtRequest::ReadDir { fid, after, count, plus: false };
-        let MdtReply::Entries { entries, end, parent } = self.mdt(fid, request).await?.body else {
-            return Err(Errno::EPROTO);
-        };
+        let listing = self.list(fid, after, count).await?;
         if after == DirCookie::START {
             self.note_listing(fid, atime);
-            self.may_look_ahead(fid, &entries, end);
+            self.may_look_ahead(fid, &listing.entries, listing.end);
         }
+        Ok(listing)
+    }
+
+    /// The same for no program: what is kept, or what the MDT says, which is kept then.
+    pub(super) async fn list(&self, fid: Fid, after: DirCookie, count: usize) -> Result<Listing> {
+        let count = count.clamp(1, DIR_ENTRIES_MAX);
+        // `.` and `..` come before all names.
+        let after = if after <= DirCookie::DOT_DOT { DirCookie::START } else { after };
+        let inode = self.known_inode(fid);
+        let kept = inode.as_ref().and_then(|inode| lock(&inode.state).kept_listing(after, count));
+        if let Some((entries, end, parent)) = kept {
+            self.count(Verb::LockHit);
+            self.dir_cache.hit();
+            return Ok(Listing { entries, end, parent });
+        }
+        // First: whatever is begun after this has changed the directory since, also if it is given up.
+        let since = self.stamp();
+        let inode = inode.filter(|_| !self.may_change_names(fid));
+        let asked = inode.as_ref().map(|inode| self.dir_cache.asks(&lock(&inode.state), count));
+        let asked = asked.unwrap_or(count) as u32;
+        let request = MdtRequest::ReadDir { fid, after, count: asked, plus: false };
+        let answer = self.mdt(fid, request).await?;
+        let MdtReply::Entries { mut entries, mut end, parent } = answer.body else {
+            return Err(Errno::EPROTO);
+        };
+        if let Some(inode) = &inode {
+            let now = self.ticks.load(Ordering::Relaxed);
+            let page = Answer { after, entries: &entries, end, parent };
+            self.dir_cache.keep(inode, page, (since, answer.stamp), now);
+        }
+        end &= entries.len() <= count;
+        entries.truncate(count);
         Ok(Listing { entries, end, parent })
+    }
+
+    /// Bytes of what was listed of directories that stay for others, at most.
+    pub fn dir_pages_max(&self) -> u64 {
+        self.dir_cache.max()
+    }
+
+    /// Sets that. With 0 nothing stays.
+    ///
+    /// # Errors
+    /// `ERANGE` beyond [`DIR_PAGES_MAX`](crate::DIR_PAGES_MAX).
+    pub fn set_dir_pages_max(&self, bytes: u64) -> Result<()> {
+        self.dir_cache.set_max(bytes)
+    }
+
+    /// How much of it there is, and what it was good for.
+    pub fn dir_pages_stats(&self) -> DirPagesStats {
+        self.dir_cache.stats()
     }
 
     /// A directory was read from its start. There is no close that could tell the MDT; nobody

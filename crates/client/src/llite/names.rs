@@ -38,12 +38,25 @@ pub(crate) struct Make<'a> {
 /// A call that may add a name to a directory.
 struct Adding<'a> {
     dir: Arc<Inode>,
-    _changing: Changing<'a>,
+    _changing: ChangingName<'a>,
 }
 
 impl Drop for Adding<'_> {
     fn drop(&mut self) {
         lock(&self.dir.state).names.has_added();
+    }
+}
+
+/// A call that changes a name of a directory.
+struct ChangingName<'a> {
+    client: &'a Client,
+    dir: Arc<Inode>,
+    _ahead: Changing<'a>,
+}
+
+impl Drop for ChangingName<'_> {
+    fn drop(&mut self) {
+        lock(&self.dir.state).dir_pages.end_change(self.client.stamp());
     }
 }
 
@@ -72,7 +85,15 @@ impl Client {
     fn asks_for_name(&self, fid: Fid, name: &Name) -> Adding<'_> {
         let dir = self.inode(fid);
         lock(&dir.state).names.adds(name.as_bytes());
-        Adding { dir, _changing: self.statahead.changes_name(fid, name) }
+        Adding { dir, _changing: self.changes_name(fid, name) }
+    }
+
+    /// A name of a directory is about to be changed, until what is returned goes: what was looked up
+    /// ahead and listed of it is of no use.
+    fn changes_name(&self, fid: Fid, name: &Name) -> ChangingName<'_> {
+        let dir = self.inode(fid);
+        lock(&dir.state).dir_pages.begin_change();
+        ChangingName { client: self, dir, _ahead: self.statahead.changes_name(fid, name) }
     }
 
     /// A name is not in a directory, as the MDT has said under its lock: whoever looks for one is
@@ -244,7 +265,7 @@ impl Client {
         directory: bool,
     ) -> Result<()> {
         let name = Name::new(name)?;
-        let _changing = self.statahead.changes_name(parent, &name);
+        let _changing = self.changes_name(parent, &name);
         let answer = self.mdt(parent, MdtRequest::Unlink { parent, name, directory }).await?;
         let MdtReply::Removed { attr, parent: dir } = answer.body else {
             return Err(Errno::EPROTO);
@@ -301,7 +322,7 @@ impl Client {
             self.write_out_what_replaces((parent, &name), (new_parent, &new_name)).await?;
         }
         let _adding = self.asks_for_name(new_parent, &new_name);
-        let _changing = self.statahead.changes_name(parent, &name);
+        let _changing = self.changes_name(parent, &name);
         let request = MdtRequest::Rename { parent, name, new_parent, new_name, flags };
         let answer = self.mdt(parent, request).await?;
         self.renamed((parent, new_parent), answer).await
@@ -324,7 +345,7 @@ impl Client {
             self.write_out_what_replaces((parent, &name), (new_parent, &new_name)).await?;
         }
         let _adding = self.asks_for_name(new_parent, &new_name);
-        let _changing = self.statahead.changes_name(parent, &name);
+        let _changing = self.changes_name(parent, &name);
         let era = self.era();
         let fid = self.new_fid(parent, era).await?;
         let request = MdtRequest::RenameWhiteout {

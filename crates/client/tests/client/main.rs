@@ -3,6 +3,7 @@
 #![allow(clippy::panic, clippy::unwrap_used)]
 mod atime;
 mod crash;
+mod dir_pages;
 mod dirty;
 mod evicted;
 mod file_locks;

@@ -48,11 +48,15 @@ fn locks_dir(rig: &Rig) -> Header {
 fn lists(rig: &Rig, names: &[&[u8]], end: bool) {
     let client = rig.client.clone();
     let mut reading: Verb<Result<Listing>> = rig
-        .start(async move { client.readdir(DIR, DirCookie::START, 100, AtimePolicy::Never).await });
-    let (header, request) = rig.take_mdt();
-    assert!(matches!(request, MdtRequest::ReadDir { .. }), "{request:?}");
-    rig.answer(&header, page(names, 0, end));
-    assert_eq!(rig.poll(&mut reading).unwrap().unwrap().entries.len(), names.len());
+        .begin(async move { client.readdir(DIR, DirCookie::START, 100, AtimePolicy::Never).await });
+    // The second time it is known.
+    let read = rig.poll(&mut reading).or_else(|| {
+        let (header, request) = rig.take_mdt();
+        assert!(matches!(request, MdtRequest::ReadDir { .. }), "{request:?}");
+        rig.answer(&header, page(names, 0, end));
+        rig.poll(&mut reading)
+    });
+    assert_eq!(read.unwrap().unwrap().entries.len(), names.len());
 }
 
 fn page(names: &[&[u8]], after: u64, end: bool) -> Reply {

@@ -573,6 +573,8 @@ impl World {
         self.report.count("page read ahead", pages);
         let again = self.nodes.iter().map(|node| node.client.clean_stats().hits).sum();
         self.report.count("read again of what stays", again);
+        let listed = self.nodes.iter().map(|node| node.client.dir_pages_stats().hits).sum();
+        self.report.count("listing answered from pages", listed);
         let hits = self.nodes.iter().map(|node| node.kernel.hits()).sum();
         self.report.count("answer from a kernel cache", hits);
         let kept = self.nodes.iter().map(|node| node.client.census().kept_in_parts).sum();

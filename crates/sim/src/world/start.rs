@@ -195,6 +195,8 @@ impl World {
                 self.report.count("name looked up ahead", ahead);
                 let pages = place.client.read_ahead_stats().hits;
                 self.report.count("page read ahead", pages);
+                let listed = place.client.dir_pages_stats().hits;
+                self.report.count("listing answered from pages", listed);
                 let reused = place.client.census().opens_reused;
                 self.report.count("open that an MDT had kept", reused);
                 for (kind, count) in place.kernel.given_counts() {
