@@ -7,7 +7,7 @@
 
 use std::fmt::Write as _;
 
-use sateen_client::{CLEAN_MAX, READ_AHEAD_MAX, STATAHEAD_MAX};
+use sateen_client::{CLEAN_MAX, DIR_PAGES_MAX, READ_AHEAD_MAX, STATAHEAD_MAX};
 use sateen_types::ClientId;
 use serde::{Deserialize, Serialize};
 
@@ -192,6 +192,8 @@ const TUNABLES: [(&str, u64, u64); 28] = [
     ("max_read_ahead_whole_mb", 0, READ_AHEAD_MAX >> 20),
     // With 0 no data stays.
     ("max_cached_mb", 0, CLEAN_MAX >> 20),
+    // Nor pages of directories.
+    ("max_cached_dirs_mb", 0, DIR_PAGES_MAX >> 20),
     // With 0 also where servers answer at once.
     ("read_ahead_slow_us", 0, 10_000_000),
     ("lock_limit_mb", 1, 1_048_576),

@@ -719,6 +719,7 @@ fn parameters_are_listed_set_and_kept() {
         (&["set_param", "-P", "llite.*.statahead_stats=clear"], 22, "leave out -P"),
         (&["set_param", "llite.*.max_read_ahead_mb=1048577"], 22, "use 0 to 1048576"),
         (&["set_param", "llite.*.max_cached_mb=1048577"], 22, "use 0 to 1048576"),
+        (&["set_param", "llite.*.max_cached_dirs_mb=-1"], 22, "use 0 to 1048576"),
         (&["set_param", "llite.*.max_read_ahead_per_file_mb=-1"], 22, "use 0 to 1048576"),
         (&["set_param", "-P", "llite.*.read_ahead_stats=clear"], 22, "leave out -P"),
         (&["set_param", "-F", "/nowhere"], 2, "cannot read '/nowhere'"),

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use sateen_client::{
-    Census, CleanStats, Client, ImportInfo, ImportState, LLITE_STATS, MDC_STATS, OSC_STATS,
-    ReadAheadStats, StataheadStats,
+    Census, CleanStats, Client, DirPagesStats, ImportInfo, ImportState, LLITE_STATS, MDC_STATS,
+    OSC_STATS, ReadAheadStats, StataheadStats,
 };
 use sateen_mdt::{MD_STATS, Mdt, Parts, RecoveryStatus};
 use sateen_mgs::{MGS_STATS, Mgs};
@@ -677,6 +677,7 @@ fn of_client(client: &Arc<Client>, naming: &Naming, out: &mut Vec<Param<'static>
     statahead(client, &prefix, out);
     passthrough(client, &prefix, out);
     read_ahead(client, &prefix, out);
+    kept(client, &prefix, out);
     let counted = client.clone();
     let tables = move || {
         let census = counted.census();
@@ -752,6 +753,40 @@ fn statahead(client: &Arc<Client>, prefix: &str, out: &mut Vec<Param<'static>>) 
     }));
 }
 
+/// What a client keeps of what programs have read, as the field shows it, and how often that was of use.
+fn kept(client: &Arc<Client>, prefix: &str, out: &mut Vec<Param<'static>>) {
+    type Shown = fn(&Client) -> (u64, CleanStats);
+    type Set = fn(&Client, u64) -> sateen_types::Result<()>;
+    let directories: Shown = |client| {
+        let DirPagesStats { bytes, hits, reclaimed } = client.dir_pages_stats();
+        (client.dir_pages_max(), CleanStats { bytes, hits, reclaimed })
+    };
+    let all: [(&str, Shown, Set); 2] = [
+        (
+            "max_cached_mb",
+            |client| (client.clean_max(), client.clean_stats()),
+            Client::set_clean_max,
+        ),
+        ("max_cached_dirs_mb", directories, Client::set_dir_pages_max),
+    ];
+    for (name, shown, set) in all {
+        let (of_shown, of_set) = (client.clone(), client.clone());
+        let shown = move || {
+            let (max, CleanStats { bytes, hits, reclaimed }) = shown(&of_shown);
+            let (max, used) = (max / MIB, bytes.div_ceil(MIB));
+            let unused = max.saturating_sub(used);
+            format!(
+                "{name}: {max}\nused_mb: {used}\nunused_mb: {unused}\n\
+                 reclaim_count: {reclaimed}\nhits: {hits}"
+            )
+        };
+        out.push(Param::shown(format!("{prefix}/{name}"), shown).set_by(move |value| {
+            let bytes = number(value).unwrap_or(u64::MAX).saturating_mul(MIB);
+            set(&of_set, bytes).map_err(|errno| errno.to_string())
+        }));
+    }
+}
+
 /// How much a client reads before programs ask for it.
 fn read_ahead(client: &Arc<Client>, prefix: &str, out: &mut Vec<Param<'static>>) {
     type Shown = fn(&Client) -> u64;
@@ -773,20 +808,6 @@ fn read_ahead(client: &Arc<Client>, prefix: &str, out: &mut Vec<Param<'static>>)
             set(&of_set, bytes).map_err(|errno| errno.to_string())
         }));
     }
-    let (of_shown, of_set) = (client.clone(), client.clone());
-    let shown = move || {
-        let CleanStats { bytes, hits, reclaimed } = of_shown.clean_stats();
-        let max = of_shown.clean_max() / MIB;
-        let used = bytes.div_ceil(MIB);
-        format!(
-            "max_cached_mb: {max}\nused_mb: {used}\nunused_mb: {}\nreclaim_count: {reclaimed}\nhits: {hits}",
-            max.saturating_sub(used)
-        )
-    };
-    out.push(Param::shown(format!("{prefix}/max_cached_mb"), shown).set_by(move |value| {
-        let bytes = number(value).unwrap_or(u64::MAX).saturating_mul(MIB);
-        of_set.set_clean_max(bytes).map_err(|errno| errno.to_string())
-    }));
     let (of_shown, of_set) = (client.clone(), client.clone());
     let shown = move || (of_shown.read_ahead_slow_ns() / 1000).to_string();
     out.push(Param::shown(format!("{prefix}/read_ahead_slow_us"), shown).set_by(move |value| {

@@ -1,6 +1,6 @@
 //! What names cost over the network: how many requests a mount sends to the MDT.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
@@ -474,6 +474,133 @@ fn who_looks_at_what_he_lists_finds_it_looked_up() {
         assert!(hits(&there) >= before + FILES * 3 / 4, "{name}: {} hits", hits(&there) - before);
         let again = asked(&there, || assert_eq!(look(&there.join(name)), sum));
         assert_eq!(again.get("mds_getattr_lock"), None, "{again:?}");
+    }
+    cluster.finish([oss, mds]);
+}
+
+/// As many names as take several questions of a kernel.
+const LISTED: u64 = 400;
+
+/// The names in a directory, each of which is there once.
+fn names(dir: &Path) -> BTreeSet<String> {
+    once(fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()))
+}
+
+fn once(names: impl Iterator<Item = String>) -> BTreeSet<String> {
+    let names: Vec<String> = names.collect();
+    let all: BTreeSet<String> = names.iter().cloned().collect();
+    assert_eq!(all.len(), names.len(), "{names:?}");
+    all
+}
+
+/// Changes of a directory by all calls that change one: what is there by then, at first nothing.
+fn change(dir: &Path, by: &str, mut see: impl FnMut(&BTreeSet<String>)) {
+    let mut there = names(dir);
+    let name = |kind: &str| format!("{kind} by {by}");
+    let mut is = |there: &mut BTreeSet<String>, gone: Option<&str>, new: Option<&str>| {
+        if let Some(gone) = gone {
+            assert!(there.remove(&name(gone)));
+        }
+        there.extend(new.map(name));
+        see(there);
+    };
+    let at = |kind: &str| dir.join(name(kind));
+    create(&at("file"));
+    is(&mut there, None, Some("file"));
+    fs::create_dir(at("folder")).unwrap();
+    is(&mut there, None, Some("folder"));
+    std::os::unix::fs::symlink("a", at("symlink")).unwrap();
+    is(&mut there, None, Some("symlink"));
+    fs::hard_link(at("file"), at("link")).unwrap();
+    is(&mut there, None, Some("link"));
+    fs::rename(at("file"), at("moved")).unwrap();
+    is(&mut there, Some("file"), Some("moved"));
+    fs::rename(at("moved"), at("symlink")).unwrap();
+    is(&mut there, Some("moved"), None);
+    fs::rename(at("link"), at("folder").join("away")).unwrap();
+    is(&mut there, Some("link"), None);
+    fs::rename(at("folder").join("away"), at("back")).unwrap();
+    is(&mut there, None, Some("back"));
+    for kind in ["back", "symlink"] {
+        fs::remove_file(at(kind)).unwrap();
+        is(&mut there, Some(kind), None);
+    }
+    fs::remove_dir(at("folder")).unwrap();
+    is(&mut there, Some("folder"), None);
+}
+
+#[test]
+fn a_directory_that_is_listed_again_asks_nobody_and_shows_what_anybody_does() {
+    if !can_mount() {
+        return;
+    }
+    let mut cluster = Cluster::new(BINARY, "trips_dirs");
+    let (mds, oss) = cluster.start();
+    let (here, there) = (cluster.mount("here"), cluster.mount("there"));
+    let (mine, theirs) = (here.join("d"), there.join("d"));
+    fs::create_dir(&theirs).unwrap();
+    assert_eq!(names(&mine), BTreeSet::new());
+    let name = |number: u64| format!("file{number}");
+    (0..LISTED).for_each(|number| create(&theirs.join(name(number))));
+    let all: BTreeSet<String> = (0..LISTED).map(name).collect();
+    // A kernel short of memory forgets.
+    let asks_nobody = |what: &str| {
+        let mut last = Default::default();
+        let quiet = (0..5).any(|_| {
+            last = all_asked(&here, || assert_eq!(names(&mine), all));
+            last[0].is_empty()
+        });
+        assert!(quiet, "{what}: {last:?}");
+    };
+    assert_eq!(names(&mine), all);
+    asks_nobody("listed again");
+    let shown = |names_of: &BTreeSet<String>| {
+        assert_eq!(names(&mine), *names_of);
+        assert_eq!(names(&theirs), *names_of);
+        // What was found a moment ago is known now.
+        assert_eq!(names(&mine), *names_of);
+    };
+    for (dir, by) in [(&theirs, "there"), (&mine, "here")] {
+        change(dir, by, shown);
+        asks_nobody(by);
+    }
+
+    // Whoever is at it sees what stays once, whatever comes and goes meanwhile.
+    for (dir, by) in [(&theirs, "there"), (&mine, "here")] {
+        let kept = once(fs::read_dir(&mine).unwrap().enumerate().map(|(number, entry)| {
+            let other = dir.join(format!("other {by}"));
+            match number % 40 {
+                0 => create(&other),
+                20 => fs::remove_file(other).unwrap(),
+                _ => {}
+            }
+            entry.unwrap().file_name().into_string().unwrap()
+        }));
+        assert!(kept.is_superset(&all), "{kept:?}");
+        let _ = fs::remove_file(dir.join(format!("other {by}")));
+        // From the beginning once more, and by places that were told.
+        let mut open = rustix::fs::Dir::read_from(File::open(&mine).unwrap()).unwrap();
+        let mut read = |open: &mut rustix::fs::Dir| {
+            let names = open.map(|entry| entry.unwrap().file_name().to_str().unwrap().to_owned());
+            let mut names = once(names);
+            assert!(names.remove(".") && names.remove(".."));
+            names
+        };
+        assert_eq!(read(&mut open), all);
+        create(&dir.join("new"));
+        open.rewind();
+        assert!(read(&mut open).contains("new"), "{by}");
+        fs::remove_file(dir.join("new")).unwrap();
+        open.rewind();
+        assert_eq!(read(&mut open), all);
+    }
+    asks_nobody("in the end");
+    // It can be switched off.
+    let set = ["set_param", "llite.*.max_cached_dirs_mb=0"];
+    ok(as_program("lctl").arg("--data").arg(run_folder(&here)).args(set));
+    for _ in 0..2 {
+        let [asked, _] = all_asked(&here, || assert_eq!(names(&mine), all));
+        assert!(!asked.is_empty());
     }
     cluster.finish([oss, mds]);
 }
