@@ -345,6 +345,13 @@ impl Client {
         lock(&self.imports).iter().map(|(target, import)| (*target, import.clone())).collect()
     }
 
+    /// Those of MDTs: there may be very many OSTs.
+    pub(crate) fn mdt_imports(&self) -> Vec<Arc<Import>> {
+        let imports = lock(&self.imports);
+        let mdts = imports.range(Endpoint::Mdt(0)..=Endpoint::Mdt(u32::MAX));
+        mdts.map(|(_, import)| import.clone()).collect()
+    }
+
     /// Whether there is such an OST.
     pub(crate) fn any_ost(&self, which: impl Fn(u32) -> bool) -> bool {
         let imports = lock(&self.imports);

@@ -20,6 +20,7 @@ use sateen_types::{DirCookie, Errno, Fid, FileKind, Name, Result};
 use sateen_wire::{DirEntry, Ibits};
 
 use crate::inode::{Inode, InodeState};
+use crate::rare::RareState;
 use crate::sync::lock;
 
 /// What can be set, at most: 1 TiB.
@@ -31,8 +32,16 @@ const MAX_DEFAULT: u64 = 64 << 20;
 const DIR_PART: u64 = 4;
 /// Entries that are asked for at a time, at most, unless the program asks for more.
 const ASKED_MAX: usize = 1024;
-/// What a page takes up beside its entries.
+/// What a directory takes up of which there are pages, beside these: what its inode has for them, its place
+/// among all, and the first node of their tree, which has room for 11.
+const DIR_BYTES: u64 = (size_of::<RareState>()
+    + size_of::<Kept>()
+    + 2 * size_of::<(u64, Listed)>()
+    + 11 * size_of::<(DirCookie, Page)>()) as u64;
+const _: () = assert!(DIR_BYTES > 1024 && DIR_BYTES < 2048, "the documents say what it is");
+/// What a page takes up beside its entries: its place among the others, of which half may be empty.
 const PAGE_BYTES: u64 = 128;
+const _: () = assert!(PAGE_BYTES >= 2 * size_of::<(DirCookie, Page)>() as u64);
 /// What an entry takes up beside its name.
 const ENTRY_BYTES: u64 = size_of::<Packed>() as u64;
 /// What a name is taken for before it has come.
@@ -47,7 +56,7 @@ pub struct DirPagesStats {
     pub bytes: u64,
     /// Listings, or parts of one, that were answered from it.
     pub hits: u64,
-    /// How often the pages of a directory went for others.
+    /// How often the pages of a directory went because there was too much.
     pub reclaimed: u64,
 }
 
@@ -60,6 +69,59 @@ struct Packed {
     name_end: u32,
 }
 
+/// What is to be kept of an answer.
+#[derive(Debug)]
+struct Part<'a> {
+    entries: &'a [DirEntry],
+    last: Option<DirCookie>,
+}
+
+impl<'a> Part<'a> {
+    /// What follows `after`, but for what follows `next`, which is kept already. Nothing of what is not in
+    /// order.
+    fn of(
+        entries: &'a [DirEntry],
+        end: bool,
+        after: DirCookie,
+        next: Option<DirCookie>,
+    ) -> Option<Part<'a>> {
+        let ordered = entries.is_sorted_by(|entry, next| entry.cookie < next.cookie);
+        if !ordered || entries.first().is_some_and(|first| first.cookie <= after) {
+            return None;
+        }
+        let last = match entries.last() {
+            _ if end => None,
+            Some(entry) => Some(entry.cookie),
+            None => return None,
+        };
+        let Some(next) = next.filter(|next| last.is_none_or(|last| *next < last)) else {
+            return Some(Part { entries, last });
+        };
+        let (entries, _) = entries.split_at(entries.partition_point(|entry| entry.cookie <= next));
+        Some(Part { entries, last: Some(next) })
+    }
+
+    fn name_bytes(&self) -> usize {
+        self.entries.iter().map(|entry| entry.name.as_bytes().len()).sum()
+    }
+
+    /// What it takes up as a page.
+    fn bytes(&self) -> u64 {
+        PAGE_BYTES + self.entries.len() as u64 * ENTRY_BYTES + self.name_bytes() as u64
+    }
+
+    fn pack(&self) -> Page {
+        let mut names = Vec::with_capacity(self.name_bytes());
+        let entries = self.entries.iter().map(|entry| {
+            names.extend_from_slice(entry.name.as_bytes());
+            let DirEntry { cookie, fid, kind, .. } = *entry;
+            Packed { cookie, fid, kind, name_end: names.len() as u32 }
+        });
+        let entries = entries.collect();
+        Page { entries, names: names.into_boxed_slice(), last: self.last }
+    }
+}
+
 /// What follows one position, up to the last.
 #[derive(Debug)]
 struct Page {
@@ -70,42 +132,6 @@ struct Page {
 }
 
 impl Page {
-    /// What follows `after`, but for what follows `next`, which is kept already. Nothing of what is not in
-    /// order.
-    fn pack(
-        entries: &[DirEntry],
-        end: bool,
-        after: DirCookie,
-        next: Option<DirCookie>,
-    ) -> Option<Page> {
-        let ordered = entries.is_sorted_by(|entry, next| entry.cookie < next.cookie);
-        if !ordered || entries.first().is_some_and(|first| first.cookie <= after) {
-            return None;
-        }
-        let mut last = match entries.last() {
-            _ if end => None,
-            Some(entry) => Some(entry.cookie),
-            None => return None,
-        };
-        let mut entries = entries;
-        if let Some(next) = next.filter(|next| last.is_none_or(|last| *next < last)) {
-            entries = entries.split_at(entries.partition_point(|entry| entry.cookie <= next)).0;
-            last = Some(next);
-        }
-        let mut names = Vec::with_capacity(entries.iter().map(|e| e.name.as_bytes().len()).sum());
-        let entries = entries.iter().map(|entry| {
-            names.extend_from_slice(entry.name.as_bytes());
-            let DirEntry { cookie, fid, kind, .. } = *entry;
-            Packed { cookie, fid, kind, name_end: names.len() as u32 }
-        });
-        let entries = entries.collect();
-        Some(Page { entries, names: names.into_boxed_slice(), last })
-    }
-
-    fn bytes(&self) -> u64 {
-        PAGE_BYTES + self.entries.len() as u64 * ENTRY_BYTES + self.names.len() as u64
-    }
-
     fn covers(&self, place: DirCookie) -> bool {
         self.last.is_none_or(|last| place < last)
     }
@@ -140,7 +166,8 @@ struct Kept {
     entries: usize,
     /// Its place among all.
     number: u64,
-    /// Somebody has read it since it was looked at last.
+    /// Somebody has begun to list it since it was looked at last, and found it here: who lists it for
+    /// the first time finds, as he goes on, what came for himself.
     used: bool,
     of: Arc<All>,
 }
@@ -251,7 +278,7 @@ impl InodeState {
         }
         let kept = self.rare_if_any()?.dir_pages.kept.as_mut()?;
         let (entries, end) = kept.list(after, count)?;
-        kept.used = true;
+        kept.used |= after == DirCookie::START;
         Some((entries, end, kept.parent))
     }
 }
@@ -286,6 +313,17 @@ struct All {
     listed: Mutex<InOrder>,
 }
 
+/// What has become of the directory that had been there for longest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Oldest {
+    /// It went.
+    Went,
+    /// It begins anew, or was gone already.
+    Passed,
+    /// There is none that is as old as that.
+    Missing,
+}
+
 /// All of a client.
 #[derive(Debug)]
 pub(crate) struct DirCache {
@@ -311,13 +349,13 @@ impl DirCache {
         self.max.load(Ordering::Relaxed)
     }
 
-    /// Sets how much may stay. With 0 nothing does.
-    pub(crate) fn set_max(&self, bytes: u64) -> Result<()> {
+    /// Sets how much may stay, in tick `now`. With 0 nothing does.
+    pub(crate) fn set_max(&self, bytes: u64, now: u32) -> Result<()> {
         if bytes > DIR_PAGES_MAX {
             return Err(Errno::ERANGE);
         }
         self.max.store(bytes, Ordering::Relaxed);
-        self.fit(0);
+        self.fit(now);
         Ok(())
     }
 
@@ -366,9 +404,10 @@ impl DirCache {
             let follows = (Bound::Excluded(after), Bound::Unbounded);
             let next = kept.and_then(|kept| kept.pages.range(follows).next());
             let next = next.map(|(next, _)| *next);
-            let Some(page) = Page::pack(entries, end, after, next) else { return };
-            let before = kept.map_or(0, |kept| kept.bytes);
-            if before + page.bytes() > self.max() / DIR_PART {
+            let Some(part) = Part::of(entries, end, after, next) else { return };
+            let (before, more) = (kept.map_or(DIR_BYTES, |kept| kept.bytes), part.bytes());
+            // Looked at first: of what does not fit each piece would be copied for nothing.
+            if before + more > self.max() / DIR_PART {
                 return;
             }
             if kept.is_none() {
@@ -377,10 +416,10 @@ impl DirCache {
                 state.dir_pages.kept = Some(Box::new(self.new_kept(inode, parent, now)));
             }
             let Some(kept) = &mut state.dir_pages.kept else { return };
-            kept.bytes += page.bytes();
-            kept.entries += page.entries.len();
-            self.all.bytes.fetch_add(page.bytes(), Ordering::Relaxed);
-            kept.pages.insert(after, page);
+            kept.bytes += more;
+            kept.entries += part.entries.len();
+            self.all.bytes.fetch_add(more, Ordering::Relaxed);
+            kept.pages.insert(after, part.pack());
         }
         self.fit(now);
     }
@@ -388,47 +427,54 @@ impl DirCache {
     fn new_kept(&self, inode: &Arc<Inode>, parent: Fid, now: u32) -> Kept {
         let number = lock(&self.all.listed).list(Arc::downgrade(inode), now);
         let (pages, of) = (BTreeMap::new(), self.all.clone());
-        Kept { parent, pages, bytes: 0, entries: 0, number, used: false, of }
+        self.all.bytes.fetch_add(DIR_BYTES, Ordering::Relaxed);
+        Kept { parent, pages, bytes: DIR_BYTES, entries: 0, number, used: false, of }
     }
 
     /// Those go that are too many by now.
     fn fit(&self, now: u32) {
-        while self.all.bytes.load(Ordering::Relaxed) > self.max() && self.push_out(now, 0) {
-            self.reclaimed.fetch_add(1, Ordering::Relaxed);
+        while self.all.bytes.load(Ordering::Relaxed) > self.max() {
+            match self.push_out(now, 0) {
+                Oldest::Went => {
+                    self.reclaimed.fetch_add(1, Ordering::Relaxed);
+                }
+                Oldest::Passed => {}
+                Oldest::Missing => return,
+            }
         }
     }
 
     /// Those go that nobody has read for a while in tick `now`.
     pub(crate) fn drop_old(&self, now: u32) {
-        while self.push_out(now, IDLE_TICKS) {}
+        while self.push_out(now, IDLE_TICKS) != Oldest::Missing {}
     }
 
     /// The directory that has been there for longest goes, if that is so many ticks, or begins anew, if
-    /// somebody has read it since. False if there is none.
-    fn push_out(&self, now: u32, ticks: u32) -> bool {
+    /// somebody has read it since and anything may stay at all.
+    fn push_out(&self, now: u32, ticks: u32) -> Oldest {
         let (number, inode) = {
             let mut listed = lock(&self.all.listed);
-            let Some((number, oldest)) = listed.all.first_key_value() else { return false };
-            if ticks > 0 && now.saturating_sub(oldest.at) < ticks {
-                return false;
+            let Some((number, oldest)) = listed.all.first_key_value() else {
+                return Oldest::Missing;
+            };
+            if now.saturating_sub(oldest.at) < ticks {
+                return Oldest::Missing;
             }
             let (number, inode) = (*number, oldest.inode.clone());
             listed.all.remove(&number);
             (number, inode)
         };
-        let Some(inode) = inode.upgrade() else { return true };
+        let Some(inode) = inode.upgrade() else { return Oldest::Passed };
         let mut state = lock(&inode.state);
-        let Some(rare) = state.rare_if_any() else { return true };
+        let Some(rare) = state.rare_if_any() else { return Oldest::Passed };
         let kept = rare.dir_pages.kept.as_mut().filter(|kept| kept.number == number);
-        let used = kept.map(|kept| (core::mem::take(&mut kept.used), &mut kept.number));
-        match used {
-            Some((true, number)) => {
-                *number = lock(&self.all.listed).list(Arc::downgrade(&inode), now);
-            }
-            Some((false, _)) => rare.dir_pages.kept = None,
-            None => {}
+        let Some(kept) = kept else { return Oldest::Passed };
+        if core::mem::take(&mut kept.used) && self.max() > 0 {
+            kept.number = lock(&self.all.listed).list(Arc::downgrade(&inode), now);
+            return Oldest::Passed;
         }
-        true
+        rare.dir_pages.kept = None;
+        Oldest::Went
     }
 }
 

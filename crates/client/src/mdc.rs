@@ -132,12 +132,12 @@ impl Client {
 
     /// Whether an MDT may be about to add a name to this directory, asked by this client.
     pub(crate) fn may_add_names(&self, dir: Fid) -> bool {
-        self.all_imports().iter().any(|(_, import)| import.may_add_names(dir))
+        self.mdt_imports().iter().any(|import| import.may_add_names(dir))
     }
 
     /// The same of one that adds or removes a name.
     pub(crate) fn may_change_names(&self, dir: Fid) -> bool {
-        self.all_imports().iter().any(|(_, import)| import.may_change_names(dir))
+        self.mdt_imports().iter().any(|import| import.may_change_names(dir))
     }
 
     /// Slots at the MDT of `fid` for requests that nobody waits for, of which so many were `asked`.

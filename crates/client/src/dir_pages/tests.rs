@@ -7,6 +7,8 @@ use super::*;
 use crate::held::{Granted, Held};
 
 const NAME: usize = 8;
+/// What a directory of ten names takes up.
+const OF_TEN: u64 = DIR_BYTES + PAGE_BYTES + 10 * (ENTRY_BYTES + NAME as u64);
 
 /// A directory, and the lock on it.
 fn dir(oid: u32) -> Arc<Inode> {
@@ -152,34 +154,67 @@ fn the_more_is_kept_the_more_is_asked_for() {
     reads(&cache, &inode, (300, 9000), false);
     assert_eq!((asks(100), asks(4096)), (ASKED_MAX, 4096));
     // More than it may have.
-    cache.set_max(DIR_PART * (9000 * (ENTRY_BYTES + NAME as u64) + 2 * PAGE_BYTES + 5000)).unwrap();
+    let kept = DIR_BYTES + 9000 * (ENTRY_BYTES + NAME as u64) + 2 * PAGE_BYTES;
+    cache.set_max(DIR_PART * (kept + 5000), 0).unwrap();
     assert_eq!(asks(10), 10);
 }
 
 #[test]
 fn there_is_a_limit_to_each_and_to_all_and_the_least_used_goes() {
     let (cache, all) = (DirCache::default(), [1, 2, 3, 4, 5].map(dir));
-    let page = PAGE_BYTES + 10 * (ENTRY_BYTES + NAME as u64);
-    cache.set_max(4 * page).unwrap();
+    cache.set_max(4 * OF_TEN, 0).unwrap();
     let [first, second, third, fourth, fifth] = &all;
     reads(&cache, first, (0, 10), false);
     reads(&cache, first, (10, 20), false);
-    assert_eq!(cache.stats().bytes, page, "no more of one");
+    assert_eq!(cache.stats().bytes, OF_TEN, "no more of one");
     assert_eq!(lists(first, 0, 20), Some((1, 10, false)));
     for inode in [second, third, fourth] {
         reads(&cache, inode, (0, 10), true);
     }
-    assert_eq!((cache.stats().bytes, cache.stats().reclaimed), (4 * page, 0));
-    // The first was read again.
+    let stats = || (cache.stats().bytes, cache.stats().reclaimed);
+    assert_eq!(stats(), (4 * OF_TEN, 0));
+    // The first was read again: it passes, which does not count.
     reads(&cache, fifth, (0, 10), true);
-    assert_eq!((cache.stats().bytes, cache.stats().reclaimed), (4 * page, 2));
+    assert_eq!(stats(), (4 * OF_TEN, 1));
     let there = |inode: &Arc<Inode>| lists(inode, 0, 20).is_some();
     assert_eq!([first, second, third, fourth, fifth].map(there), [true, false, true, true, true]);
-    assert_eq!(cache.set_max(DIR_PAGES_MAX + 1), Err(Errno::ERANGE));
-    cache.set_max(0).unwrap();
-    assert_eq!(cache.stats().bytes, 0);
+    assert_eq!(cache.set_max(DIR_PAGES_MAX + 1, 0), Err(Errno::ERANGE));
+    // Nothing stays, nor begins anew, whoever has read it.
+    cache.set_max(0, 0).unwrap();
+    assert_eq!(stats(), (0, 5));
+    assert!(lock(&cache.all.listed).all.is_empty());
     reads(&cache, first, (0, 10), false);
     assert!(!there(first));
+}
+
+/// Whoever lists by pieces is answered from the pages that came for himself.
+#[test]
+fn who_lists_once_has_not_used_it_however_small_his_pieces_are() {
+    let (cache, all) = (DirCache::default(), [1, 2, 3].map(dir));
+    cache.set_max(2 * DIR_PART * OF_TEN, 7).unwrap();
+    let [once, twice, empty] = &all;
+    for inode in [once, twice] {
+        reads(&cache, inode, (0, 10), true);
+        for after in [3, 6, 9, 10] {
+            assert!(lists(inode, after, 3).is_some());
+        }
+    }
+    // After `..` of a directory without names, too.
+    reads(&cache, empty, (0, 0), true);
+    let found = lock(&empty.state).kept_listing(DirCookie::DOT_DOT, 9);
+    assert!(found.is_some_and(|(names, end, _)| names.is_empty() && end));
+    assert!(lists(twice, 0, 20).is_some());
+    // One passes, and the two others go.
+    cache.set_max(OF_TEN, 8).unwrap();
+    let there = |inode: &Arc<Inode>| lock(&inode.state).dir_pages.kept.is_some();
+    assert_eq!(all.each_ref().map(there), [false, true, false]);
+    assert_eq!((cache.stats().bytes, cache.stats().reclaimed), (OF_TEN, 2));
+    // Its age is that of when it was looked at.
+    cache.drop_old(8 + IDLE_TICKS - 1);
+    assert!(there(twice));
+    cache.drop_old(8 + IDLE_TICKS);
+    assert!(!there(twice));
+    assert_eq!((cache.stats().bytes, cache.stats().reclaimed), (0, 2), "for nobody else");
 }
 
 #[test]

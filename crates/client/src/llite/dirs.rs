@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use sateen_types::{DirCookie, Errno, Fid, Result};
-use sateen_wire::{DIR_ENTRIES_MAX, DirEntry, MdtReply, MdtRequest, SizeReport};
+use sateen_wire::{DIR_ENTRIES_MAX, DirEntry, Ibits, MdtReply, MdtRequest, SizeReport};
 
 use crate::atime::AtimePolicy;
 use crate::client::Client;
 use crate::dir_pages::{Answer, DirPagesStats};
+use crate::inode::Inode;
 use crate::stats::Verb;
 use crate::sync::lock;
 
@@ -46,8 +47,6 @@ impl Client {
     /// The same for no program: what is kept, or what the MDT says, which is kept then.
     pub(super) async fn list(&self, fid: Fid, after: DirCookie, count: usize) -> Result<Listing> {
         let count = count.clamp(1, DIR_ENTRIES_MAX);
-        // `.` and `..` come before all names.
-        let after = if after <= DirCookie::DOT_DOT { DirCookie::START } else { after };
         let inode = self.known_inode(fid);
         let kept = inode.as_ref().and_then(|inode| lock(&inode.state).kept_listing(after, count));
         if let Some((entries, end, parent)) = kept {
@@ -55,9 +54,11 @@ impl Client {
             self.dir_cache.hit();
             return Ok(Listing { entries, end, parent });
         }
+        // `.` and `..` come before all names.
+        let after = if after <= DirCookie::DOT_DOT { DirCookie::START } else { after };
         // First: whatever is begun after this has changed the directory since, also if it is given up.
         let since = self.stamp();
-        let inode = inode.filter(|_| !self.may_change_names(fid));
+        let inode = inode.filter(|inode| self.may_keep_listing(inode));
         let asked = inode.as_ref().map(|inode| self.dir_cache.asks(&lock(&inode.state), count));
         let asked = asked.unwrap_or(count) as u32;
         let request = MdtRequest::ReadDir { fid, after, count: asked, plus: false };
@@ -75,7 +76,18 @@ impl Client {
         Ok(Listing { entries, end, parent })
     }
 
-    /// Bytes of what was listed of directories that stay for others, at most.
+    /// Whether what is asked now of a directory may stay.
+    fn may_keep_listing(&self, dir: &Inode) -> bool {
+        if self.dir_cache.max() == 0 {
+            return false;
+        }
+        let is_locked = lock(&dir.state).covers(Ibits::META);
+        // Looked at last, and while nothing is locked: it looks through all that is under way.
+        is_locked && !self.may_change_names(dir.fid)
+    }
+
+    /// Bytes of what was listed of directories that stay for others, at most, with all that they take up
+    /// beside it.
     pub fn dir_pages_max(&self) -> u64 {
         self.dir_cache.max()
     }
@@ -85,7 +97,7 @@ impl Client {
     /// # Errors
     /// `ERANGE` beyond [`DIR_PAGES_MAX`](crate::DIR_PAGES_MAX).
     pub fn set_dir_pages_max(&self, bytes: u64) -> Result<()> {
-        self.dir_cache.set_max(bytes)
+        self.dir_cache.set_max(bytes, self.ticks.load(Ordering::Relaxed))
     }
 
     /// How much of it there is, and what it was good for.

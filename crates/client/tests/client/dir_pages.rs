@@ -183,7 +183,7 @@ fn entry(made: Result<Entry>) -> Result<()> {
     made.map(drop)
 }
 
-const CHANGES: [Change; 7] = [
+const CHANGES: [Change; 11] = [
     |rig| {
         let client = rig.client.clone();
         rig.begin(async move { entry(client.mknod(DIR, b"new", 0o040_755, 0, b"", CRED).await) })
@@ -200,23 +200,37 @@ const CHANGES: [Change; 7] = [
         let client = rig.client.clone();
         rig.begin(async move { client.unlink(DIR, b"name1", true).await })
     },
-    |rig| {
-        let client = rig.client.clone();
-        let (from, to, flags) = ((DIR, &b"name1"[..]), (OTHER, &b"to"[..]), RenameFlags::default());
-        rig.begin(async move { client.rename(from, to, flags).await })
-    },
-    |rig| {
-        let client = rig.client.clone();
-        let (from, to, flags) = ((OTHER, &b"one"[..]), (DIR, &b"to"[..]), RenameFlags::default());
-        rig.begin(async move { client.rename(from, to, flags).await })
-    },
+    |rig| moves(rig, ((DIR, b"name1"), (OTHER, b"to")), How::Alone),
+    |rig| moves(rig, ((OTHER, b"one"), (DIR, b"to")), How::Alone),
+    |rig| moves(rig, ((DIR, b"name1"), (OTHER, b"to")), How::Exchange),
+    |rig| moves(rig, ((OTHER, b"one"), (DIR, b"name2")), How::Exchange),
+    |rig| moves(rig, ((DIR, b"name1"), (OTHER, b"to")), How::Whiteout),
+    |rig| moves(rig, ((OTHER, b"one"), (DIR, b"to")), How::Whiteout),
     // The directory itself: `..` is another.
-    |rig| {
-        let client = rig.client.clone();
-        let (from, to) = ((Fid::ROOT, &b"dir"[..]), (OTHER, &b"dir"[..]));
-        rig.begin(async move { client.rename(from, to, RenameFlags::default()).await })
-    },
+    |rig| moves(rig, ((Fid::ROOT, b"dir"), (OTHER, b"dir")), How::Alone),
 ];
+
+/// A directory, and a name in it.
+type At = (Fid, &'static [u8]);
+
+/// What a rename leaves where it takes a name from.
+#[derive(Clone, Copy, PartialEq)]
+enum How {
+    Alone,
+    Exchange,
+    Whiteout,
+}
+
+fn moves(rig: &Rig, (from, to): (At, At), how: How) -> Verb<Result<()>> {
+    let client = rig.client.clone();
+    let flags = RenameFlags { no_replace: false, exchange: how == How::Exchange };
+    rig.begin(async move {
+        match how {
+            How::Whiteout => client.rename_whiteout(from, to, false, CRED).await,
+            How::Alone | How::Exchange => client.rename(from, to, flags).await,
+        }
+    })
+}
 
 /// The request of a change, and what it is answered if it is done.
 fn begun(rig: &Rig, changing: &mut Verb<Result<()>>) -> (Header, Reply) {
@@ -238,7 +252,8 @@ fn begun(rig: &Rig, changing: &mut Verb<Result<()>>) -> (Header, Reply) {
             MdtReply::Inode { attr: Attr { fid, mode: 0o120_777, ..attr(5, 0) } }
         }
         MdtRequest::Unlink { .. } => MdtReply::Removed { attr: None, parent },
-        MdtRequest::Rename { parent: from, .. } => {
+        MdtRequest::Rename { parent: from, .. }
+        | MdtRequest::RenameWhiteout { parent: from, .. } => {
             let moved = if from == Fid::ROOT { DIR } else { Fid { ver: 7, ..OTHER } };
             let (swapped, replaced, new_parent) = (None, None, None);
             MdtReply::Renamed { moved, swapped, replaced, parent, new_parent }
@@ -331,6 +346,113 @@ fn who_is_at_a_listing_goes_on_where_he_was_through_changes() {
     // What was before it is not known: as much is asked for as is known, and what is known stays.
     asks(&rig, (0, 3), 4, (&[2, 3, 4, 5], false));
     knows(&rig, (0, 9), &[2, 3, 4, 5, 6, 7], true);
+}
+
+/// The MDT, which this client was connected to in run 5, was started again: it does not know the
+/// connection on which something was asked, and then says which run it follows, and up to which
+/// transaction it has everything.
+fn restarts(rig: &Rig, asked: &Header, (follows, durable): (u64, u64)) {
+    rig.answer(asked, Reply::error(Errno::ESTALE));
+    let (connect, request) = rig.take_request();
+    assert!(matches!(request, Request::Connect { .. }), "{request:?}");
+    let (features, boot_epoch, generation) = (0, 6, 9);
+    let says = ReplyBody::Connected { features, boot_epoch, generation, follows, durable };
+    rig.answer(&connect, Reply::ok(says));
+}
+
+/// It is told what it has to know. How many locks; and the listing that is asked for once more.
+fn is_taken_up(rig: &Rig) -> (usize, Header) {
+    rig.kernel_is_done();
+    let mut held = 0;
+    loop {
+        let (header, request) = rig.take_mdt();
+        match request {
+            MdtRequest::Replay { .. } => {}
+            MdtRequest::Reclaim { locks, .. } => held += locks.len(),
+            MdtRequest::ReadDir { .. } => return (held, header),
+            other => panic!("{other:?}"),
+        }
+        rig.answer(&header, reply(MdtReply::Done, &[]));
+    }
+}
+
+/// Another directory is listed.
+fn lists_another(rig: &Rig) -> Verb<Result<Listing>> {
+    let client = rig.client.clone();
+    rig.start(async move { client.readdir(OTHER, DirCookie::START, 9, AtimePolicy::Never).await })
+}
+
+/// The directory was changed last by transaction 4, as is known.
+#[test]
+fn a_crash_of_the_mdt_takes_what_it_may_have_lost_and_leaves_what_is_durable() {
+    for (durable, stays) in [(u64::MAX, true), (4, true), (3, false)] {
+        let (rig, _) = known();
+        asks_all(&rig, &[1, 2]);
+        let mut other = lists_another(&rig);
+        restarts(&rig, &rig.take(), (5, durable));
+        // Before anybody can have changed anything in the new run.
+        assert_eq!(rig.client.dir_pages_stats().bytes > 0, stays, "{durable}");
+        let (held, again) = is_taken_up(&rig);
+        assert_eq!(held, usize::from(stays), "{durable}");
+        rig.answer(&again, page(&[], true));
+        is_listed(rig.poll(&mut other).unwrap(), &[], true);
+        if !stays {
+            asks_all(&rig, &[1, 3]);
+            asks_all(&rig, &[1, 3]);
+            locks(&rig, DIR, 2, Ibits::META);
+            asks_all(&rig, &[1, 2]);
+        }
+        knows(&rig, (0, 100), &[1, 2], true);
+    }
+}
+
+/// It is answered by the run that follows.
+#[test]
+fn what_was_asked_before_a_crash_stays_only_under_a_lock_that_does() {
+    for (durable, stays) in [(4, true), (3, false)] {
+        let (rig, _) = known();
+        let mut early = listing(&rig, 0, 100);
+        assert!(rig.poll(&mut early).is_none());
+        restarts(&rig, &rig.take(), (5, durable));
+        let (_, again) = is_taken_up(&rig);
+        if !stays {
+            locks(&rig, DIR, 2, Ibits::META);
+        }
+        rig.answer(&again, page(&[1], true));
+        is_listed(rig.poll(&mut early).unwrap(), &[1], true);
+        if !stays {
+            asks_all(&rig, &[1]);
+        }
+        knows(&rig, (0, 100), &[1], true);
+    }
+}
+
+/// The MDT makes it again; how far it is with that nobody knows here.
+#[test]
+fn an_own_change_that_a_crash_has_taken_takes_what_was_listed_after_it() {
+    let (rig, _) = known();
+    let mut removing = CHANGES[2](&rig);
+    let (header, answer) = begun(&rig, &mut removing);
+    rig.answer(&header, Reply { transno: 5, ..answer });
+    ended(&rig, &mut removing).unwrap();
+    asks_all(&rig, &[2]);
+    knows(&rig, (0, 100), &[2], true);
+    let _other = lists_another(&rig);
+    restarts(&rig, &rig.take(), (5, 4));
+    assert_eq!(rig.client.dir_pages_stats().bytes, 0);
+    assert_eq!(is_taken_up(&rig).0, 0);
+    asks_all(&rig, &[2]);
+    asks_all(&rig, &[2]);
+}
+
+#[test]
+fn an_mdt_that_has_forgotten_the_client_takes_all() {
+    let (rig, _) = known();
+    asks_all(&rig, &[1]);
+    let mut other = lists_another(&rig);
+    restarts(&rig, &rig.take(), (0, u64::MAX));
+    assert_eq!(rig.client.dir_pages_stats().bytes, 0);
+    assert_eq!(rig.poll(&mut other).map(|listing| listing.err()), Some(Some(Errno::EIO)));
 }
 
 #[test]
