@@ -155,7 +155,7 @@ pub(crate) struct Device {
 
 /// What can be set: the last part of its name, its smallest and largest value, and the value
 /// with a meaning of its own.
-const TUNABLES: [(&str, u64, u64); 28] = [
+const TUNABLES: [(&str, u64, u64); 29] = [
     ("active", 0, 1),
     ("max_rpcs_in_flight", 1, 512),
     // Always fewer than those.

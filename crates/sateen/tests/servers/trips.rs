@@ -600,6 +600,9 @@ fn a_directory_that_is_listed_again_asks_nobody_and_shows_what_anybody_does() {
         let [asked, _] = all_asked(&here, || assert_eq!(names(&mine), all));
         assert!(!asked.is_empty());
     }
+    let get = ["get_param", "-n", "llite.*.max_cached_dirs_mb"];
+    let shown = ok(as_program("lctl").arg("--data").arg(run_folder(&here)).args(get));
+    assert!(shown.starts_with("max_cached_dirs_mb: 0\nused_mb: 0\n"), "{shown}");
     drop(open);
     cluster.finish([oss, mds]);
 }
