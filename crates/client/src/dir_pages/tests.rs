@@ -50,7 +50,8 @@ fn lists(inode: &Inode, after: u64, count: usize) -> Option<(u64, u64, bool)> {
     let (found, end, parent) = lock(&inode.state).kept_listing(place(after), count)?;
     assert_eq!(parent, Fid::ROOT);
     let numbers = found.iter().map(|entry| u64::from(entry.fid.oid));
-    let (first, last) = (numbers.clone().next().unwrap_or(0), numbers.clone().last().unwrap_or(0));
+    let [first, last] = [found.first(), found.last()]
+        .map(|entry| entry.map_or(0, |entry| u64::from(entry.fid.oid)));
     assert_eq!(found, entries(numbers));
     assert!(found.is_empty() || last + 1 == first + found.len() as u64, "{found:?}");
     Some((first, last, end))

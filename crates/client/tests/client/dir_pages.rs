@@ -74,7 +74,8 @@ fn asks(rig: &Rig, (after, count): (u64, usize), asked: u32, answer: (&[u64], bo
     let (numbers, end) = answer;
     rig.answer(&header, page(numbers, end));
     let all = numbers.len() <= count;
-    is_listed(rig.poll(&mut listing).unwrap(), &numbers[..count.min(numbers.len())], end && all);
+    let told = numbers.get(..count).unwrap_or(numbers);
+    is_listed(rig.poll(&mut listing).unwrap(), told, end && all);
 }
 
 /// The whole of it is asked for.
