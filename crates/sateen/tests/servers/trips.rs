@@ -578,7 +578,7 @@ fn a_directory_that_is_listed_again_asks_nobody_and_shows_what_anybody_does() {
         let _ = fs::remove_file(dir.join(format!("other {by}")));
         // From the beginning once more, and by places that were told.
         let mut open = rustix::fs::Dir::read_from(File::open(&mine).unwrap()).unwrap();
-        let mut read = |open: &mut rustix::fs::Dir| {
+        let read = |open: &mut rustix::fs::Dir| {
             let names = open.map(|entry| entry.unwrap().file_name().to_str().unwrap().to_owned());
             let mut names = once(names);
             assert!(names.remove(".") && names.remove(".."));
