@@ -281,6 +281,13 @@ fn mdt_place(request: &MdtRequest) -> usize {
     }
 }
 
+/// Statistics and timers call one thing by one word, but for what is counted together as `…_other`.
+fn is_one_word(names: &[StatName; REQUESTS], place: usize, called: &str) -> bool {
+    let other = names.get(place).is_some_and(|stat| stat.name.ends_with("_other"));
+    let named = names.iter().position(|stat| stat.name == called);
+    named == Some(place) || other && named.is_none()
+}
+
 /// An answer came.
 pub(crate) fn answered(
     stats: &mut RequestStats,
@@ -290,7 +297,9 @@ pub(crate) fn answered(
 ) {
     match request {
         Request::Ost(request) => {
-            stats.count(ost_place(request));
+            let place = ost_place(request);
+            debug_assert!(is_one_word(&OSC_STATS, place, request.called()));
+            stats.count(place);
             if let OstRequest::WriteMany { pieces, .. } = request {
                 stats.add(WRITE_MANY, pieces.len() as u64);
             }
@@ -302,7 +311,11 @@ pub(crate) fn answered(
                 _ => {}
             }
         }
-        Request::Mdt(request) => stats.count(mdt_place(request)),
+        Request::Mdt(request) => {
+            let place = mdt_place(request);
+            debug_assert!(is_one_word(&MDC_STATS, place, request.called()));
+            stats.count(place);
+        }
         Request::Ping => match target {
             Endpoint::Ost(_) => stats.count(OST_PING),
             _ => stats.count(MDT_PING),
@@ -332,6 +345,15 @@ mod tests {
         );
         verbs.clear();
         assert_eq!(verbs.stats(), VerbStats::default());
+    }
+
+    #[test]
+    fn one_thing_has_one_word() {
+        assert!(is_one_word(&MDC_STATS, 0, "mds_getattr"));
+        assert!(!is_one_word(&MDC_STATS, 1, "mds_getattr"), "another's");
+        assert!(is_one_word(&MDC_STATS, 17, "seq_query"));
+        assert!(!is_one_word(&MDC_STATS, 17, "mds_getattr"), "it has a place");
+        assert!(!is_one_word(&MDC_STATS, 0, "seq_query"));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! here comes from a peer or a disk and is believed only after every length, range and
 //! checksum was checked.
 
+mod called;
 pub mod codec;
 pub mod disk;
 mod file_lock;
