@@ -829,6 +829,8 @@ impl Import {
         if header.generation == 0 {
             return self.on_refused(header, &reply);
         }
+        let now_ns = port.measured_ns();
+        let mut took = None;
         let (woken, arrival) = {
             let mut state = lock(&self.state);
             if header.client != state.me {
@@ -872,29 +874,16 @@ impl Import {
             if slot.seq != header.seq {
                 return Arrival::Ignored;
             }
-            // From the network: the target cannot be reached, and the request is sent again
-            // until it can.
-            if is_unknown(&reply) {
-                let again_ns = match reply.error {
-                    // Who is not there has forgotten us.
-                    Some(Errno::ESHUTDOWN | Errno::ENODEV) if pending.is_goodbye() => None,
-                    Some(Errno::ESHUTDOWN | Errno::ENODEV) => Some(RESEND_NS),
-                    // It may have arrived, but the answer cannot any more. Whoever has not heard
-                    // a goodbye keeps our locks from others until it evicts us.
-                    Some(Errno::ECONNRESET) => Some(0),
-                    _ => None,
-                };
-                if let Some(again_ns) = again_ns {
-                    pending.resend_after_ns = again_ns;
-                    *silent = true;
-                    return Arrival::Ignored;
-                }
+            if pending.was_not_delivered(&reply) {
+                *silent = true;
+                return Arrival::Ignored;
             }
             *silent = false;
             uncommitted.answered(&pending.message.body, &reply);
             *given |= gives(&pending.message.body, &reply);
             if let Body::Request(request) = &pending.message.body {
                 stats::answered(request_stats, self.target, request, &reply);
+                took = now_ns.map(|now_ns| (request.called(), now_ns, pending.sent_ns));
             }
             if pending.is_doubtful(&reply) {
                 reply.error = Some(Errno::EIO);
@@ -918,6 +907,10 @@ impl Import {
             }
             (woken, Arrival::Answer)
         };
+        // Before whoever waits goes on and looks.
+        if let Some((called, now_ns, sent_ns)) = took {
+            port.took(called, now_ns.saturating_sub(sent_ns));
+        }
         woken.wake();
         arrival
     }

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use sateen_types::{Attr, Chunk, Endpoint, Errno, Fid, Layout, ObjectId, Result, Timespec};
+use sateen_types::{
+    Attr, Chunk, Copied, Endpoint, Errno, Fid, Layout, ObjectId, Result, Timespec, copied,
+};
 use sateen_wire::{BULK_MAX, Ibits, MdtRequest, SizeReport};
 
 use crate::client::Client;
@@ -86,6 +88,14 @@ struct Proven {
 
 fn object_of(fid: Fid, stripe: u32) -> ObjectId {
     ObjectId { fid, stripe }
+}
+
+/// Puts what was read behind what was read before: copied only if it does not lie there already.
+fn put_behind(buffer: &mut BytesMut, tail: BytesMut) {
+    if !buffer.is_empty() && !core::ptr::eq(buffer.as_ptr_range().end, tail.as_ptr()) {
+        copied(Copied::ClientStripes, tail.len());
+    }
+    buffer.unsplit(tail);
 }
 
 /// A piece of an object in pieces of at most so many bytes.
@@ -289,7 +299,7 @@ impl Client {
             if tail.len() as u64 > chunk.len {
                 return Err(Errno::EPROTO);
             }
-            buffer.unsplit(tail);
+            put_behind(&mut buffer, tail);
             buffer.resize(before + chunk.len as usize, 0);
         }
         buffer.resize(start + len as usize, 0);
@@ -320,7 +330,7 @@ impl Client {
             return Err(Errno::EPROTO);
         }
         let is_whole = tail.len() as u64 == len;
-        buffer.unsplit(tail);
+        put_behind(&mut buffer, tail);
         if !is_whole {
             buffer.truncate(before);
         }

@@ -39,6 +39,13 @@ pub trait Port: Send + Sync {
     /// Somebody waits for the answer to a request that was sent as if nobody did
     /// ([`sateen_wire::Body::is_patient`]): it is kept back no longer. Waits for nothing.
     fn hurry(&self) {}
+    /// The monotonic clock, if somebody measures how long requests take: read when an answer comes.
+    fn measured_ns(&self) -> Option<u64> {
+        None
+    }
+    /// A request of this name was answered so long after its last copy had been sent. Called while
+    /// nothing of the client's is locked.
+    fn took(&self, _called: &'static str, _ns: u64) {}
     /// Runs a task to its end.
     fn spawn(&self, task: Task);
     /// Ends after `ns` nanoseconds.

@@ -21,7 +21,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use sateen_types::{Endpoint, Errno, Fid, ObjectId, Result};
+use sateen_types::{Copied, Endpoint, Errno, Fid, ObjectId, Result, copied};
 
 use crate::client::Client;
 use crate::dirty::DIRTY_MAX;
@@ -289,8 +289,12 @@ impl Unstable {
             return table.miss(fid);
         }
         file.pieces.insert((number, ost));
-        let copied = data.len() < COPIED_BYTES;
-        let data = if copied { Bytes::copy_from_slice(data) } else { data.clone() };
+        let data = if data.len() < COPIED_BYTES {
+            copied(Copied::ClientAgain, data.len());
+            Bytes::copy_from_slice(data)
+        } else {
+            data.clone()
+        };
         let of_ost = table.osts.entry(ost).or_default();
         of_ost.bytes += data.len() as u64;
         of_ost.pieces.insert(number, Piece { object, layout_gen, offset, data, run });

@@ -15,6 +15,7 @@ use crate::reply::{Channel, Reply};
 use crate::session::EndReason;
 use bytes::Buf;
 use rustix::io::Errno;
+use sateen_meter::{Part, begin};
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::panic::AssertUnwindSafe;
@@ -147,6 +148,7 @@ pub(crate) fn guarded(fs: &dyn Filesystem, request: Request, reply: Reply) {
 /// Decodes the message of `len` bytes in `buffer`; what cannot be served is
 /// answered here.
 fn receive(device: &Arc<Device>, buffer: &mut LoanBuffer, len: usize) -> Option<(Request, Reply)> {
+    let begun = begin(Part::Fuse);
     let message = buffer.memory().get(..len).unwrap_or_default();
     let (decoded, payload) = match decode_contiguous(message) {
         Ok(decoded) => decoded,
@@ -165,7 +167,7 @@ fn receive(device: &Arc<Device>, buffer: &mut LoanBuffer, len: usize) -> Option<
     }
     let channel = match op {
         opcode::FORGET | opcode::BATCH_FORGET | opcode::INTERRUPT => Channel::None,
-        _ => Channel::Classic { device: device.clone(), lease: None },
+        _ => Channel::Classic { device: device.clone(), lease: None, begun },
     };
     let reply = Reply::new(request.unique, op, room(&request.op), channel);
     Some((request, reply))

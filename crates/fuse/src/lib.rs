@@ -25,6 +25,7 @@ mod mount;
 pub mod mountinfo;
 mod notify;
 mod op;
+mod opcode_names;
 mod queues;
 mod reply;
 mod ring;
@@ -38,6 +39,7 @@ pub use dir::DirBuffer;
 pub use mount::{MountFlags, MountOptions, TransportChoice, UnmountMode, remount};
 pub use notify::{NOTIFY_PRUNE_MAX, Notifier};
 pub use op::{FileLock, IoctlIn, Name, Op, Request, SetattrIn};
+pub use opcode_names::opcode_name;
 pub use reply::{Captured, LongWait, Reply, Revoker};
 pub use session::{EndReason, MountError, Session, Transport};
 

@@ -9,9 +9,12 @@ use crate::buffer::LoanBuffer;
 use crate::classic::Device;
 use crate::dir::DirBuffer;
 use crate::op::FileLock;
+use crate::opcode_names::opcode_name;
 use crate::open_flags;
 use crate::ring::{Answer, QueueShared};
 use bytes::BytesMut;
+use sateen_meter::{Begun, Part};
+use sateen_types::{Copied, copied};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use zerocopy::IntoBytes;
@@ -33,7 +36,7 @@ pub(crate) enum Channel {
     /// Nowhere: the kernel expects none, or it is given.
     None,
     /// To /dev/fuse, written at once.
-    Classic { device: Arc<Device>, lease: Option<LoanBuffer> },
+    Classic { device: Arc<Device>, lease: Option<LoanBuffer>, begun: Begun },
     /// To a queue of the io_uring transport; `buffer` is what is left of the
     /// entry's payload.
     Ring { queue: Arc<QueueShared>, entry: u32, buffer: Option<BytesMut> },
@@ -107,6 +110,11 @@ impl Reply {
         self.unique
     }
 
+    /// The number of the operation in the kernel's protocol: [`crate::opcode_name`].
+    pub fn opcode(&self) -> u32 {
+        self.opcode
+    }
+
     /// Whether the data of a WRITE lies in memory that the answer gives back to the kernel.
     pub fn lends_payload(&self) -> bool {
         matches!(self.channel, Channel::Ring { .. })
@@ -127,7 +135,7 @@ impl Reply {
             Channel::Ring { queue, .. } => {
                 queue.begins_long_wait().then(|| LongWait(Some(queue.clone())))
             }
-            Channel::Classic { device, lease } => {
+            Channel::Classic { device, lease, .. } => {
                 device.pool.put(lease.take());
                 Some(LongWait(None))
             }
@@ -222,7 +230,7 @@ impl Reply {
     /// the reply in any other way.
     pub fn take_buffer(&mut self, len: usize) -> BytesMut {
         let lent = match &mut self.channel {
-            Channel::Classic { device, lease } if lease.is_none() => {
+            Channel::Classic { device, lease, .. } if lease.is_none() => {
                 let mut buffer = device.pool.take();
                 let lent = buffer.lend();
                 *lease = Some(buffer);
@@ -254,8 +262,9 @@ impl Reply {
 
     fn complete_with(&mut self, data: BytesMut) {
         match std::mem::replace(&mut self.channel, Channel::None) {
-            Channel::Classic { device, lease } => {
+            Channel::Classic { device, lease, begun } => {
                 device.answer(self.unique, 0, &[&data]);
+                begun.end(Part::Fuse, || opcode_name(self.opcode));
                 drop(data);
                 device.pool.put(lease);
             }
@@ -344,14 +353,18 @@ impl Reply {
                 self.channel = take(&cell);
                 self.complete(errno, parts);
             }
-            Channel::Classic { device, lease } => {
+            Channel::Classic { device, lease, begun } => {
                 device.answer(self.unique, errno, parts);
+                begun.end(Part::Fuse, || opcode_name(self.opcode));
                 device.pool.put(lease);
             }
             Channel::Ring { queue, entry, buffer } => {
                 let mut body = buffer.unwrap_or_default();
                 body.clear();
-                parts.iter().for_each(|part| body.extend_from_slice(part));
+                for part in parts {
+                    copied_of_file(self.opcode, part.len());
+                    body.extend_from_slice(part);
+                }
                 queue.complete(Answer { entry, errno, body });
             }
             Channel::Capture(cell) => {
@@ -359,6 +372,13 @@ impl Reply {
                 *cell.lock().unwrap_or_else(PoisonError::into_inner) = Some(captured);
             }
         }
+    }
+}
+
+/// An answer was copied, of which what a READ has is bytes of a file.
+pub(crate) fn copied_of_file(number: u32, bytes: usize) {
+    if number == opcode::READ {
+        copied(Copied::FuseAnswer, bytes);
     }
 }
 

@@ -23,12 +23,14 @@ use crate::buffer::LoanBuffer;
 use crate::classic::{guarded, room};
 use crate::decode::decode_parts;
 use crate::op::{Op, Request};
-use crate::reply::{Channel, Reply};
+use crate::opcode_names::opcode_name;
+use crate::reply::{Channel, Reply, copied_of_file};
 use crate::session::EndReason;
 use crate::{Filesystem, Look};
 use bytes::BytesMut;
 use io_uring::squeue::Entry128;
 use io_uring::{IoUring, cqueue, opcode as io_op, types};
+use sateen_meter::{Begun, Part, begin};
 use sateen_polling::Polling;
 use std::cell::Cell;
 use std::io;
@@ -158,12 +160,16 @@ struct Entry {
     header: *mut UringHeader,
     payload: LoanBuffer,
     state: State,
+    /// The request that it has, and when that came, if it is measured.
+    opcode: u32,
+    begun: Begun,
 }
 
 impl Entry {
     fn new(payload: usize) -> Entry {
         let header = Box::into_raw(Box::new(UringHeader::default()));
-        Entry { header, payload: LoanBuffer::new(payload + SPARE), state: State::Dead }
+        let payload = LoanBuffer::new(payload + SPARE);
+        Entry { header, payload, state: State::Dead, opcode: 0, begun: Begun::NEVER }
     }
 
     /// The header, while the kernel does not write to it.
@@ -184,10 +190,12 @@ impl Entry {
         let body = if at == start {
             Body::InPlace(len)
         } else if let Some(room) = small.get_mut(..len) {
+            copied_of_file(self.opcode, len);
             room.copy_from_slice(&body);
             Body::Small(small, len)
         } else if (start..start + self.payload.capacity()).contains(&at) {
             // A later part of the payload itself: it would wait for itself.
+            copied_of_file(self.opcode, len);
             Body::Elsewhere(BytesMut::from(&*body))
         } else {
             Body::Elsewhere(body)
@@ -216,6 +224,7 @@ impl Entry {
             tracing::error!(len, payload_max, "answer larger than the payload");
             (errno, len) = (libc::EIO, 0);
         } else if let (Some(source), Some(room)) = (source, self.payload.memory().get_mut(..len)) {
+            copied_of_file(self.opcode, source.len());
             room.copy_from_slice(source);
         }
         let header = self.header();
@@ -437,6 +446,7 @@ impl Queue {
             return Ok(());
         }
         entry.state = State::Out;
+        entry.begun = begin(Part::Fuse);
         if let Some((request, reply)) = receive(&self.shared, entry, index, self.payload_max) {
             guarded(fs, request, reply);
         }
@@ -477,6 +487,8 @@ impl Queue {
         let Some(entry) = self.entries.get_mut(index as usize) else { return Ok(()) };
         let commit_id = entry.header().ent.commit_id;
         entry.state = State::WithKernel;
+        let opcode = entry.opcode;
+        entry.begun.end(Part::Fuse, || opcode_name(opcode));
         let sqe = command(self.id, index, CMD_COMMIT_AND_FETCH, commit_id, None);
         self.push(&sqe)
     }
@@ -545,6 +557,7 @@ fn receive(
         let in_header = in_header.map(|(header, _)| header).unwrap_or_default();
         (in_header, header.op_in, header.ent.payload_sz as usize)
     };
+    entry.opcode = header.opcode;
     let refuse = |errno| shared.complete(Answer { entry: index, errno, body: BytesMut::new() });
     if payload_len > payload_max {
         tracing::error!(payload_len, "payload longer than its buffer");

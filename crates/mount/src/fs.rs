@@ -5,9 +5,12 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use bytes::Bytes;
 use sateen_client::{AtimePolicy, Client, hearing};
-use sateen_fuse::{Caps, Filesystem, KernelOffer, Look, MountFlags, Op, ROOT_INO, Reply, Request};
+use sateen_fuse::{
+    Caps, Filesystem, KernelOffer, Look, MountFlags, Op, ROOT_INO, Reply, Request, opcode_name,
+};
+use sateen_meter::timed;
 use sateen_reactor::Executor;
-use sateen_types::{Errno, Fid};
+use sateen_types::{Copied, Errno, Fid, copied};
 
 use crate::given::GivenFiles;
 use crate::interrupts::{Entered, Interrupts, Sleep, waits_for_lock};
@@ -197,7 +200,7 @@ impl KernelFs {
 
     /// A request whose program may stop waiting for it, if it is one.
     fn serve(&self, call: Call, mut request: Request, mut reply: Reply) {
-        let unique = request.unique;
+        let (unique, code) = (request.unique, reply.opcode());
         let long = if waits_for_lock(&request.op) { reply.waits_long() } else { None };
         if long.is_none() && waits_for_lock(&request.op) {
             // The mount would not hear any more of who gives the locks back.
@@ -210,18 +213,21 @@ impl KernelFs {
             // The kernel gets its memory back with the answer, whoever gives that; and from where
             // the request is entered that may be somebody else. Nor can it be had back from who
             // keeps the bytes beyond the answer.
+            copied(Copied::MountWrite, data.len());
             *data = Bytes::copy_from_slice(data);
         }
         let Entered { reply, patience, early, watch } =
             self.interrupts.begin(asker, &request.op, reply);
         let Some(patience) = patience else {
             if !self.interrupts.may_come_late(&request.op) {
-                return self.executor.spawn(Box::pin(call.run(request, long, reply)));
+                let verb = timed(code, opcode_name, call.run(request, long, reply));
+                return self.executor.spawn(Box::pin(verb));
             }
             let interrupts = self.interrupts.clone();
             let reads = matches!(request.op, Op::Read { .. });
             let enter = move || interrupts.begin_late(asker, reads);
-            return self.executor.spawn(Box::pin(hearing(call.run(request, long, reply), enter)));
+            let verb = timed(code, opcode_name, call.run(request, long, reply));
+            return self.executor.spawn(Box::pin(hearing(verb, enter)));
         };
         if early {
             self.executor.spawn(Box::pin(self.interrupts.clone().look_after(unique)));
@@ -231,7 +237,8 @@ impl KernelFs {
         }
         let interrupts = self.interrupts.clone();
         self.executor.spawn(Box::pin(async move {
-            patience.run(call.run(request, long, reply)).await;
+            // Made here, or the task would have room for it twice.
+            patience.run(timed(code, opcode_name, call.run(request, long, reply))).await;
             interrupts.end(unique);
         }));
     }

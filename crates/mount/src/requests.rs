@@ -35,7 +35,7 @@ use crate::xattr_names;
 pub(crate) use data::WRITE_CACHE;
 pub(crate) use ioctl::waits_for_group;
 pub(crate) use locks::F_UNLCK;
-use words::{changed_by, directories_of, set_attr, umask_of, verb_of};
+use words::{changed_by, directories_of, is_one_word, set_attr, umask_of, verb_of};
 
 // Linux's rename and fallocate flags.
 const RENAME_NOREPLACE: u32 = 1;
@@ -65,6 +65,7 @@ impl Call {
     /// `long` is given to those whose answer may take for ever.
     pub(crate) async fn run(self, request: Request, long: Option<LongWait>, reply: Reply) {
         if let Some(verb) = verb_of(&request.op) {
+            debug_assert!(is_one_word(verb, reply.opcode()));
             self.client.count(verb);
         }
         let umask = umask_of(&request.op);

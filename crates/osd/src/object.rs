@@ -503,6 +503,26 @@ pub enum ObjectDone {
 }
 
 impl ObjectOp {
+    /// What it is called, for who measures: the words of an OST's statistics, where they have one.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            ObjectOp::Write { .. } => "write",
+            ObjectOp::WriteMany { .. } => "write_many",
+            ObjectOp::Read { .. } => "read",
+            ObjectOp::Append { .. } => "append",
+            ObjectOp::Punch { .. } => "punch",
+            ObjectOp::Grow { .. } | ObjectOp::SetTimes { .. } => "setattr",
+            ObjectOp::Alone { .. } | ObjectOp::List { .. } => "get_info",
+            ObjectOp::Allocate { .. } => "prealloc",
+            ObjectOp::Seek { .. } => "seek",
+            ObjectOp::Remove { .. } => "destroy",
+            ObjectOp::Sync { .. } => "sync",
+            ObjectOp::SyncGiven => "sync_given",
+            ObjectOp::Stat { .. } => "getattr",
+            ObjectOp::StatFs => "statfs",
+        }
+    }
+
     /// Whether it changes nothing, or only times: if it fails, nothing that was promised is in doubt.
     pub fn promises_nothing(&self) -> bool {
         match self {

@@ -13,6 +13,8 @@
 mod age;
 #[path = "host/flush.rs"]
 mod flush;
+#[path = "host/measured.rs"]
+mod measured;
 #[path = "host/pressure.rs"]
 mod pressure;
 
@@ -20,6 +22,7 @@ use std::cell::RefCell;
 use std::fmt::Display;
 use std::time::Duration;
 
+use sateen_meter::{Part, begin, named};
 use sateen_osd::{Index, JournalDevice, ObjectDone, ObjectOp, ObjectStore, Prefetched};
 use sateen_target::{COMMIT_AGE_NS, Effect, Ending, IoId, Outbox, ParkId, Service, TICK_NS};
 use sateen_types::{Endpoint, Timestamp};
@@ -253,7 +256,7 @@ impl<S: Service + 'static> TargetHost<S> {
     /// Tells the service to end in good order; [`TargetHost::ending`] says how far it is. Not for
     /// threads of a transport, nor inside a run loop.
     pub fn begin_end(self: &Arc<Self>) {
-        run_loop::enter(|| self.event(Service::on_stop));
+        run_loop::enter(|| self.event(measured::STOP, Service::on_stop));
     }
 
     /// How far the service is with its end; asked now and then it gets on.
@@ -264,23 +267,32 @@ impl<S: Service + 'static> TargetHost<S> {
     }
 
     /// One event and everything that follows from it on this target.
-    fn event(self: &Arc<Self>, execute: impl FnOnce(&mut S, Timestamp, &mut Outbox)) {
+    fn event(
+        self: &Arc<Self>,
+        what: &'static str,
+        execute: impl FnOnce(&mut S, Timestamp, &mut Outbox),
+    ) {
         let mut out = take_outbox();
-        let delay_ns = self.step(&mut out, execute);
+        let delay_ns = self.step(what, &mut out, execute);
         self.perform(out, delay_ns);
     }
 
     /// One event under the lock. Returns by how much its answers are to be delayed.
     fn step(
         self: &Arc<Self>,
+        what: &'static str,
         out: &mut Outbox,
         execute: impl FnOnce(&mut S, Timestamp, &mut Outbox),
     ) -> u64 {
+        // Before the lock is taken, so that it is counted when it is not held any more.
+        let mut event = measured::Event::waits(what);
         let mut state = lock(&self.state);
+        event.runs();
         // Taken under the lock, so that a target never sees time go backwards.
         let now = self.clock.now();
         let before = state.service.store().transno();
         execute(&mut state.service, now, out);
+        event.ran();
         if state.poisoned {
             return 0;
         }
@@ -328,8 +340,10 @@ impl<S: Service + 'static> TargetHost<S> {
                         self.router.before_disk();
                         let promises_nothing = op.promises_nothing();
                         let objects = self.objects.as_deref();
+                        let (name, begun) = (named(Part::Osd, || op.name()), begin(Part::Osd));
                         match objects.map_or_else(|| Ok(no_objects()), |at| op.run_now(at)) {
                             Ok(done) => {
+                                begun.end(Part::Osd, || name);
                                 let done_ns =
                                     self.object_done(id, (done, promises_nothing), &mut out);
                                 delay_ns = delay_ns.max(done_ns);
@@ -340,7 +354,9 @@ impl<S: Service + 'static> TargetHost<S> {
                     }
                     Effect::Prefetch { id, wants, generation } => {
                         self.router.before_disk();
+                        let begun = begin(Part::Osd);
                         let view = Prefetched::read(self.index.as_ref(), &wants, generation);
+                        begun.end(Part::Osd, || measured::PREFETCH);
                         delay_ns = delay_ns.max(self.prefetched_step(id, view, &mut out));
                     }
                 }
@@ -361,7 +377,9 @@ impl<S: Service + 'static> TargetHost<S> {
 
     fn object_step(self: &Arc<Self>, id: IoId, op: ObjectOp, out: &mut Outbox) -> u64 {
         let promises_nothing = op.promises_nothing();
+        let (name, begun) = (named(Part::Osd, || op.name()), begin(Part::Osd));
         let done = self.objects.as_deref().map_or_else(no_objects, |objects| op.run(objects));
+        begun.end(Part::Osd, || name);
         self.object_done(id, (done, promises_nothing), out)
     }
 
@@ -378,7 +396,8 @@ impl<S: Service + 'static> TargetHost<S> {
         {
             self.poison("object I/O", error, out);
         }
-        self.step(out, |service, now, out| service.on_object_done(now, id, done, out))
+        let what = measured::OBJECT_DONE;
+        self.step(what, out, |service, now, out| service.on_object_done(now, id, done, out))
     }
 
     fn prefetched_step(
@@ -389,7 +408,8 @@ impl<S: Service + 'static> TargetHost<S> {
     ) -> u64 {
         match view {
             Ok(view) => {
-                self.step(out, |service, now, out| service.on_prefetched(now, id, view, out))
+                let what = measured::PREFETCHED;
+                self.step(what, out, |service, now, out| service.on_prefetched(now, id, view, out))
             }
             Err(error) => {
                 self.poison("reading the index", &error, out);
@@ -451,7 +471,8 @@ fn is_slow(op: &ObjectOp) -> bool {
 
 impl<S: Service + 'static> Receiver for TargetHost<S> {
     fn receive(self: Arc<Self>, message: Message) {
-        self.event(|service, now, out| service.on_message(now, message, out));
+        let what = measured::of_message(&message);
+        self.event(what, |service, now, out| service.on_message(now, message, out));
     }
 }
 
@@ -474,7 +495,7 @@ impl<S: Service + 'static> Driven for TargetHost<S> {
         // Others may have freed or filled the disk.
         self.look_at_space();
         self.listen();
-        self.event(Service::on_tick);
+        self.event(measured::TICK, Service::on_tick);
         let due = self.wants_commit();
         if due {
             self.slow(Work::Flush(self.clone()));

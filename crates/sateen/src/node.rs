@@ -11,6 +11,7 @@
 //! ends. A process that dies anywhere in between is a crash, which the journals are for.
 
 pub(crate) mod backend;
+mod copies;
 pub(crate) mod devices;
 mod drops;
 mod ending;
@@ -23,6 +24,7 @@ mod port;
 mod serving;
 #[cfg(test)]
 mod tests;
+mod timers;
 mod turns;
 
 use std::os::unix::fs::MetadataExt;

@@ -155,7 +155,7 @@ pub(crate) struct Device {
 
 /// What can be set: the last part of its name, its smallest and largest value, and the value
 /// with a meaning of its own.
-const TUNABLES: [(&str, u64, u64); 29] = [
+const TUNABLES: [(&str, u64, u64); 31] = [
     ("active", 0, 1),
     ("max_rpcs_in_flight", 1, 512),
     // Always fewer than those.
@@ -198,6 +198,10 @@ const TUNABLES: [(&str, u64, u64); 29] = [
     ("read_ahead_slow_us", 0, 10_000_000),
     ("lock_limit_mb", 1, 1_048_576),
     ("lock_reclaim_threshold_mb", 0, 1_048_576),
+    // With 0 nothing is measured, and what was is forgotten.
+    (TIMERS, 0, 1),
+    // Likewise.
+    (COPIES, 0, 1),
 ];
 /// 1 TiB.
 const PASSTHROUGH_MIN_KB_MAX: u64 = 1 << 30;
@@ -211,6 +215,12 @@ const LRU_MAX_AGE_MS_MAX: u64 = 30 * 86_400_000;
 /// with -1 for all OSTs, and how long each is.
 const STRIPE_COUNT: &str = "stripecount";
 const STRIPE_SIZE: &str = "stripesize";
+/// Whether a part of the program is measured; can be cleared, too.
+pub(crate) const TIMERS: &str = "timers";
+/// Whether it is counted what of data is copied; can be cleared, too.
+pub(crate) const COPIES: &str = "copies";
+/// Values that can be cleared as well.
+const ALSO_CLEARED: [&str; 3] = [LRU_SIZE, TIMERS, COPIES];
 /// What clears.
 pub(crate) const CLEAR: &str = "clear";
 
@@ -223,7 +233,7 @@ const EVICT: &str = "evict_client";
 /// or thrown somebody out.
 pub(crate) fn can_be_kept(name: &str, value: &str) -> bool {
     let leaf = leaf(name);
-    !CLEARED.contains(&leaf) && leaf != EVICT && !(leaf == LRU_SIZE && value == CLEAR)
+    !CLEARED.contains(&leaf) && leaf != EVICT && !(ALSO_CLEARED.contains(&leaf) && value == CLEAR)
 }
 
 /// Those that can be set in the field, and not here.
@@ -262,7 +272,7 @@ pub(crate) fn check(name: &str, value: &str) -> Result<(), String> {
     if let Some(why) = fixed(name) {
         return Err(why);
     }
-    if leaf == LRU_SIZE && value == CLEAR {
+    if ALSO_CLEARED.contains(&leaf) && value == CLEAR {
         return Ok(());
     }
     if leaf == LRU_MAX_AGE {
@@ -288,7 +298,7 @@ pub(crate) fn check(name: &str, value: &str) -> Result<(), String> {
     };
     match number(value) {
         Some(number) if (*least..=*most).contains(&number) => Ok(()),
-        _ if leaf == LRU_SIZE => {
+        _ if ALSO_CLEARED.contains(&leaf) => {
             Err(format!("bad value '{value}': use {least} to {most}, or {CLEAR}"))
         }
         _ => Err(format!("bad value '{value}': use {least} to {most}")),
@@ -447,6 +457,10 @@ mod tests {
         for good in ["0", "4000000", "clear"] {
             assert_eq!(check("ldlm.namespaces.*.lru_size", good), Ok(()));
         }
+        for good in ["0", "1", "clear"] {
+            assert_eq!(check("*.timers", good), Ok(()));
+        }
+        assert!(can_be_kept("*.timers", "1") && !can_be_kept("*.timers", "clear"));
         let lru = "ldlm.namespaces.*.lru_size";
         assert!(can_be_kept(lru, "4000000") && !can_be_kept(lru, "clear"));
         for (good, ms) in
@@ -466,6 +480,7 @@ mod tests {
             ("osc.*.acttive", "1", "max_rpcs_in_flight"),
             ("ldlm.namespaces.*.lru_size", "100000001", "0 to 100000000, or clear"),
             ("ldlm.namespaces.*.lru_size", "clean", "or clear"),
+            ("fuse.timers", "2", "0 to 1, or clear"),
             ("ldlm.namespaces.*.lru_max_age", "0", "use milliseconds"),
             ("ldlm.namespaces.*.lru_max_age", "31d", "30d at most"),
             ("ldlm.namespaces.*.lru_max_age", "5y", "use milliseconds"),

@@ -6,6 +6,7 @@
 mod attr;
 mod comb;
 mod cookie;
+mod copies;
 mod endpoint;
 mod errno;
 mod falloc;
@@ -21,6 +22,9 @@ pub mod units;
 pub use attr::{Attr, FileKind};
 pub use comb::{COMB_START_MAX, COMB_STRIDE_MAX, Comb, RANGE_BYTES_MAX};
 pub use cookie::{COLLISION_MAX, DirCookie, name_hash};
+pub use copies::{
+    Copied, clear_copies, copied, copies, copies_are_counted, count_copies, write_copies,
+};
 pub use endpoint::{ClientId, Endpoint};
 pub use errno::{Errno, Result};
 pub use falloc::Falloc;

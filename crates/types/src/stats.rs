@@ -73,6 +73,19 @@ impl StatName {
     pub const fn reqs(name: &'static str) -> StatName {
         StatName { name, unit: "reqs" }
     }
+
+    /// The line of what was counted of it, in the field's format; none without samples.
+    ///
+    /// # Errors
+    /// The writer's.
+    pub fn write(&self, tally: &Tally, out: &mut impl Write) -> fmt::Result {
+        let (StatName { name, unit }, Tally { samples, min, max, sum, sumsq }) = (self, tally);
+        match (samples, *unit) {
+            (0, _) => Ok(()),
+            (_, "reqs") => writeln!(out, "{name:<25} {samples} samples [{unit}]"),
+            _ => writeln!(out, "{name:<25} {samples} samples [{unit}] {min} {max} {sum} {sumsq}"),
+        }
+    }
 }
 
 /// A set of statistics, each in the place that an enumeration of the owner gives it.
@@ -124,16 +137,7 @@ impl<const N: usize> Stats<N> {
     /// # Errors
     /// The writer's.
     pub fn write(&self, names: &[StatName; N], out: &mut impl Write) -> fmt::Result {
-        let counted = names.iter().zip(&self.all).filter(|(_, tally)| tally.samples > 0);
-        for (StatName { name, unit }, tally) in counted {
-            let Tally { samples, min, max, sum, sumsq } = tally;
-            write!(out, "{name:<25} {samples} samples [{unit}]")?;
-            if *unit != "reqs" {
-                write!(out, " {min} {max} {sum} {sumsq}")?;
-            }
-            out.write_char('\n')?;
-        }
-        Ok(())
+        names.iter().zip(&self.all).try_for_each(|(name, tally)| name.write(tally, out))
     }
 }
 

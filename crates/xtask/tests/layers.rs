@@ -22,7 +22,7 @@ enum Kind {
 }
 
 /// Every room with its height: a room may use lower ones only.
-const ROOMS: [(&str, u32, Kind); 25] = [
+const ROOMS: [(&str, u32, Kind); 26] = [
     ("types", 0, Kind::Shared),
     ("wire", 1, Kind::Shared),
     ("journal", 2, Kind::Shared),
@@ -34,6 +34,7 @@ const ROOMS: [(&str, u32, Kind); 25] = [
     ("mgs", 6, Kind::Server),
     ("ost", 6, Kind::Server),
     ("client", 6, Kind::Client),
+    ("meter", 6, Kind::Driver),
     ("polling", 6, Kind::Driver),
     ("fsck", 7, Kind::Driver),
     ("lnd", 7, Kind::Driver),

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use bytes::BytesMut;
+use sateen_types::{Copied, copied};
 
 /// Most bytes that are taken at once for pieces to come: 1 MiB.
 const ROOM_BYTES_MAX: usize = 1 << 20;
@@ -40,6 +41,7 @@ impl Room {
     /// A new piece.
     fn place(&mut self, bytes: &[u8]) -> BytesMut {
         self.reserve(bytes.len());
+        copied(Copied::ClientKeep, bytes.len());
         self.free.extend_from_slice(bytes);
         self.free.split()
     }
@@ -48,6 +50,7 @@ impl Room {
     /// lie among pieces, to memory of their own.
     fn extend(&mut self, piece: &mut BytesMut, bytes: &[u8]) {
         let len = piece.len();
+        copied(Copied::ClientKeep, bytes.len());
         if adjoin(piece, &self.free) {
             if self.free.capacity() < bytes.len() {
                 self.reserve(len + bytes.len());
@@ -58,6 +61,7 @@ impl Room {
             self.free = piece.split_off(piece.len());
         } else if piece.capacity() == len && !bytes.is_empty() {
             let mut own = BytesMut::with_capacity((2 * len).max(len + bytes.len()));
+            copied(Copied::ClientKeep, len);
             own.extend_from_slice(piece);
             own.extend_from_slice(bytes);
             *piece = own;
@@ -140,7 +144,9 @@ impl Extents {
         for (start, bytes) in self.all.range(first..end) {
             let from = offset.saturating_sub(*start) as usize;
             let to = bytes.len().min((end - start) as usize);
-            buffer.extend_from_slice(bytes.get(from..to).unwrap_or_default());
+            let part = bytes.get(from..to).unwrap_or_default();
+            copied(Copied::ClientRead, part.len());
+            buffer.extend_from_slice(part);
         }
         true
     }
@@ -170,6 +176,7 @@ impl Extents {
         let over = part.len().min(piece.len().saturating_sub(from));
         let (old, new) = part.split_at(over);
         if let Some(place) = piece.get_mut(from..from + over) {
+            copied(Copied::ClientKeep, old.len());
             place.copy_from_slice(old);
         }
         if is_new {

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use bytes::{Bytes, BytesMut};
-use sateen_types::Chunk;
+use sateen_types::{Chunk, Copied, copied};
 use sateen_wire::{SPANS_MAX, Span};
 
 use super::extents::adjoin;
@@ -60,6 +60,7 @@ impl Pieces {
         if lie_together {
             all.for_each(|piece| data.unsplit(piece));
         } else {
+            copied(Copied::ClientJoin, self.bytes as usize);
             all.for_each(|piece| data.extend_from_slice(&piece));
         }
         (Places::Pieces(spans), data.freeze())

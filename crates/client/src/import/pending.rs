@@ -52,14 +52,21 @@ impl Pending {
         }
     }
 
-    /// Whether an answer is from the network, which could not deliver it: it is sent again.
+    /// Whether an answer is from the network, which could not deliver it: it is sent again until
+    /// the target can be reached.
     pub(super) fn was_not_delivered(&mut self, reply: &Reply) -> bool {
-        let unknown = super::answers::is_unknown(reply);
-        match reply.error {
-            Some(Errno::ESHUTDOWN | Errno::ENODEV) if unknown => self.resend_after_ns = RESEND_NS,
-            Some(Errno::ECONNRESET) if unknown => self.resend_after_ns = 0,
-            _ => return false,
+        if !super::answers::is_unknown(reply) {
+            return false;
         }
+        self.resend_after_ns = match reply.error {
+            // Who is not there has forgotten us.
+            Some(Errno::ESHUTDOWN | Errno::ENODEV) if self.is_goodbye() => return false,
+            Some(Errno::ESHUTDOWN | Errno::ENODEV) => RESEND_NS,
+            // It may have arrived, but the answer cannot any more. Whoever has not heard a goodbye
+            // keeps our locks from others until it evicts us.
+            Some(Errno::ECONNRESET) => 0,
+            _ => return false,
+        };
         true
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::BytesMut;
-use sateen_types::{Endpoint, Layout, Result};
+use sateen_types::{Copied, Endpoint, Layout, Result, copied};
 use sateen_wire::LockId;
 
 use super::files::File;
@@ -176,7 +176,10 @@ impl Client {
         )
         .await;
         let (pieces, again) = pieces?;
-        pieces.iter().for_each(|piece| buffer.extend_from_slice(piece));
+        for piece in &pieces {
+            copied(Copied::ClientAhead, piece.len());
+            buffer.extend_from_slice(piece);
+        }
         if !again {
             return Some(Found::Ahead);
         }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use sateen_types::{Errno, Result};
+use sateen_types::{Copied, Errno, Result, copied};
 use sateen_wire::LockId;
 
 use super::{Ahead, Ask, Chunk, Chunks, Listed, Room};
@@ -77,6 +77,7 @@ impl Keeping<'_> {
     /// It was read.
     pub(crate) fn came(self, bytes: &[u8]) {
         // Copied while nothing is locked.
+        copied(Copied::ClientClean, bytes.len());
         let data = Bytes::copy_from_slice(bytes);
         lock(&self.inode.state).came_ahead(&self.ask, Some(data));
     }

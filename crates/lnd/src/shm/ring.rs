@@ -23,6 +23,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::time::Duration;
 
 use rustix::thread::futex;
+use sateen_types::{Copied, copied};
 
 use super::mapping::Mapping;
 
@@ -128,6 +129,7 @@ impl Writer {
             }
         }
         if left < room {
+            copied(Copied::ShmOut, room - left);
             self.ring.written().store(self.written, Ordering::Release);
         }
         Ok(room - left)
@@ -212,6 +214,7 @@ impl Reader {
             self.read += now.len() as u64;
             left = rest;
         }
+        copied(Copied::ShmIn, count);
         self.ring.read().store(self.read, Ordering::Release);
         fence(Ordering::SeqCst);
         let room = (RING_BYTES - (there - count)) as u64;

@@ -35,8 +35,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockE
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
+use sateen_meter::{Begun, Part, begin, is_on};
 use sateen_polling::Polling;
-use sateen_types::{ClientId, Endpoint, Errno};
+use sateen_types::{ClientId, Copied, Endpoint, Errno, copied};
 use sateen_wire::{Body, Bulk, Front, HEADER_BYTES, Header, Kind, Message, Reply};
 
 use super::Shared;
@@ -91,6 +92,17 @@ pub(super) fn send_gathered() {
         connection.hurry();
     }
 }
+
+/// A request that is not answered yet.
+#[derive(Debug)]
+struct Asked {
+    header: Header,
+    /// Since when, and what it asks for, if that is measured.
+    measured: Option<Box<Measured>>,
+}
+
+/// When a request was handed in, and what it is called.
+type Measured = (Begun, &'static str);
 
 #[derive(Debug)]
 struct Queued {
@@ -148,7 +160,7 @@ struct Outgoing {
     /// a peer that is slow would get ever more of them.
     queued: BTreeSet<Key>,
     /// Requests that were sent or wait for it, until the answers come.
-    asked: BTreeMap<Key, Header>,
+    asked: BTreeMap<Key, Asked>,
     /// Readers' buffers, until the answers come.
     buffers: BTreeMap<Key, BytesMut>,
 }
@@ -448,6 +460,7 @@ impl Connection {
             (bulk, _) => message.bulk = bulk,
         }
         let patient = message.body.is_patient();
+        let measured = measured(&message.body);
         // Encoded, and its checksum made, before anybody has to wait for it.
         let mut frame = Frame::of(message);
         let mut out = self.lock();
@@ -456,7 +469,7 @@ impl Connection {
         }
         self.counts.sent(frame.left());
         if request.is_some() && out.asked.len() < ASKED_MAX {
-            out.asked.insert(key(&header, header.to), header);
+            out.asked.insert(key(&header, header.to), Asked { header, measured });
             self.asked.store(out.asked.len(), Ordering::Relaxed);
         }
         if let Some(buffer) = buffer
@@ -753,6 +766,7 @@ impl Connection {
         if !reply && !shared.heard_of(&received.message, self) {
             return Err(io::Error::other("it speaks for too many"));
         }
+        copied(Copied::LndAhead, received.bulk_len().min(stream.buffer().len()));
         let message = received.read_bulk(stream, buffer, |len| {
             shared.bulk.take(len, || matches!(self.lock().link, Link::Closed))
         })?;
@@ -826,9 +840,14 @@ impl Connection {
             return Err(io::ErrorKind::NotConnected.into());
         }
         let key = key(header, header.from);
-        out.asked.remove(&key);
+        let asked = out.asked.remove(&key);
         self.asked.store(out.asked.len(), Ordering::Relaxed);
-        Ok(out.buffers.remove(&key))
+        let buffer = out.buffers.remove(&key);
+        drop(out);
+        if let Some((begun, called)) = asked.and_then(|asked| asked.measured).as_deref() {
+            begun.end(Part::Lnd, || *called);
+        }
+        Ok(buffer)
     }
 
     /// Ends the connection. Requests that were not answered are answered here.
@@ -858,10 +877,16 @@ impl Connection {
             asked.remove(&key(&header, header.to));
             answer(&header, unsent);
         }
-        for header in asked.values() {
+        for Asked { header, .. } in asked.values() {
             answer(header, Errno::ECONNRESET);
         }
     }
+}
+
+/// Those of a request, if they are measured. On the heap, where nobody measures they need no room.
+fn measured(body: &Body) -> Option<Box<Measured>> {
+    let asks = is_on(Part::Lnd) && matches!(body, Body::Request(_));
+    asks.then(|| Box::new((begin(Part::Lnd), body.called())))
 }
 
 /// Connects to whoever listens there: over shared memory if it is on this host, and lets us.

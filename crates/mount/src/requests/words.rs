@@ -2,8 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
-use sateen_client::{AtimePolicy, OpenHow, Opened, Verb};
-use sateen_fuse::{Op, SetattrIn, open_flags};
+use sateen_client::{AtimePolicy, LLITE_STATS, OpenHow, Opened, Verb};
+use sateen_fuse::{Op, SetattrIn, opcode_name, open_flags};
 use sateen_wire::{SetAttr, TimeSet};
 
 use super::Call;
@@ -137,6 +137,12 @@ pub(super) fn verb_of(op: &Op) -> Option<Verb> {
         Op::Getlk { .. } | Op::Setlk { .. } => Verb::Flock,
         _ => return None,
     })
+}
+
+/// Whether statistics and timers call a request by one word. One that is not the kernel's has none.
+pub(super) fn is_one_word(verb: Verb, opcode: u32) -> bool {
+    let (timed, counted) = (opcode_name(opcode), LLITE_STATS.get(verb as usize));
+    timed == "other" || counted.is_some_and(|stat| stat.name == timed)
 }
 
 pub(super) fn set_attr(from: &SetattrIn) -> SetAttr {

@@ -7,11 +7,12 @@
 //! that lock too: so a wish is either in the frame, or noted before the report, or made
 //! after it and then finds nobody writing. No wish is lost and no thread is woken for one.
 
+use sateen_meter::{Part, begin};
 use sateen_osd::{Checkpoint, Flush};
 use sateen_target::{Outbox, Service};
 use sateen_wire::StatFs;
 
-use super::{HostError, State, TargetHost, take_outbox};
+use super::{HostError, State, TargetHost, measured, take_outbox};
 use crate::run_loop::{self, Begun, Sleeps, Work};
 use crate::sync::{Arc, MutexGuard, Ordering, PoisonError, lock};
 
@@ -90,9 +91,19 @@ impl<S: Service + 'static> TargetHost<S> {
         objects: &[sateen_types::ObjectId],
     ) -> Result<(), (&'static str, std::io::Error)> {
         if let (Some(store), false) = (&self.objects, objects.is_empty()) {
+            let begun = begin(Part::Osd);
             store.sync(objects).map_err(|error| ("syncing objects", error.0))?;
+            begun.end(Part::Osd, || measured::SYNC_BEFORE);
         }
-        lock(&self.journal).write(flush).map_err(|error| ("writing the journal", error))
+        let mut journal = lock(&self.journal);
+        let begun = begin(Part::Journal);
+        let written = journal.write(flush).map_err(|error| ("writing the journal", error));
+        let took = begun.stop();
+        drop(journal);
+        if written.is_ok() {
+            took.count(Part::Journal, || measured::COMMIT);
+        }
+        written
     }
 
     /// Whether another group commit was asked for and has something to write.
@@ -163,13 +174,20 @@ impl<S: Service + 'static> TargetHost<S> {
         self.checkpoint_asked.store(false, Ordering::Release);
         let Some(Checkpoint { table, upto }) = self.begin_checkpoint() else { return Ok(()) };
         self.wait_committed(upto)?;
+        let begun = begin(Part::Osd);
         if let Err(error) = self.index.checkpoint(&table, upto) {
             return Err(self.give_up("writing a checkpoint", &error));
         }
+        begun.end(Part::Osd, || measured::CHECKPOINT);
         lock(&self.state).service.store().checkpoint_done();
         // The store keeps the table's memory for the next one, and has it to itself now.
         drop(table);
-        let trimmed = lock(&self.journal).trim(upto);
+        let mut journal = lock(&self.journal);
+        let begun = begin(Part::Journal);
+        let trimmed = journal.trim(upto);
+        let took = begun.stop();
+        drop(journal);
+        took.count(Part::Journal, || measured::TRIM);
         trimmed.map_err(|error| self.give_up("trimming the journal", &error))
     }
 

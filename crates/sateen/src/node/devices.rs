@@ -22,7 +22,7 @@ use sateen_types::{
 use sateen_wire::{ParamInfo, StatFs};
 
 use super::network::Network;
-use super::{Clients, Host};
+use super::{Clients, Host, copies, timers};
 use crate::params::{
     CLEAR, Device, Param, WasSet, age_ms, client_id, fits, number, stats_text, stripe_count,
     stripe_size,
@@ -100,6 +100,8 @@ impl Devices {
         for client in self.clients() {
             of_client(&client, &naming, &mut all);
         }
+        timers::params(&mut all);
+        all.push(copies::param());
         let healthy = !hosts.iter().any(|host| host.is_poisoned());
         let health = move || if healthy { "healthy" } else { "NOT HEALTHY" }.to_owned();
         all.push(Param::shown("health_check".to_owned(), health));

@@ -16,6 +16,7 @@ use std::task::{Context, Poll, Waker};
 
 use sateen_client::{Client, KernelInval, Port, Task};
 use sateen_fuse::{KernelOffer, NOTIFY_PRUNE_MAX, Notifier, ROOT_INO};
+use sateen_meter::{Part, Took, is_on};
 use sateen_mount::GivenFiles;
 use sateen_osd::ObjectStore;
 use sateen_osd_disk::objects::GivenFile;
@@ -99,6 +100,14 @@ impl Port for ClientPort {
 
     fn hurry(&self) {
         self.reactor.router.hurry();
+    }
+
+    fn measured_ns(&self) -> Option<u64> {
+        is_on(Part::Rpc).then(|| self.reactor.clock.mono_ns())
+    }
+
+    fn took(&self, called: &'static str, ns: u64) {
+        Took::of_ns(ns).count(Part::Rpc, || called);
     }
 
     fn spawn(&self, task: Task) {

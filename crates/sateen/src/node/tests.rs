@@ -1,8 +1,12 @@
 //! A mount whose client is thrown out: what was open is lost, and then it works again. Needs
 //! root and /dev/fuse.
 
+mod alone;
+mod copies;
 pub(super) mod costs;
 pub(super) mod slow_disk;
+mod timers;
+mod world;
 
 use std::fs;
 use std::io::{Read, Write};

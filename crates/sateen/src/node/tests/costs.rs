@@ -16,18 +16,19 @@ use std::fs::{self, File};
 use std::io::Read as _;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use sateen_fuse::{Caps, Filesystem, KernelOffer, Reply, Request, UnmountMode};
+use sateen_meter::Part;
 use sateen_mount::KernelFs;
 use sateen_testkit::can_mount;
 use sateen_testkit::cluster::PATIENCE;
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 
 use super::LIMIT_NS;
+use super::alone::alone;
 use crate::data_dir::DataDir;
 use crate::node::{How, Node, Passthrough};
 use crate::targets;
@@ -118,28 +119,12 @@ impl Filesystem for Counted {
     }
 }
 
-/// Set in the process that has the test for itself.
-const ALONE: &str = "SATEEN_TEST_COSTS_ALONE";
-
 #[test]
 fn no_operation_costs_more_than_it_did() {
     if !can_mount() {
         return;
     }
-    if std::env::var_os(ALONE).is_some() {
-        return count();
-    }
-    let mut alone = Command::new(std::env::current_exe().unwrap());
-    let me = "node::tests::costs::no_operation_costs_more_than_it_did";
-    let output = alone.args(["--exact", me, "--nocapture"]).env(ALONE, "1").output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    // Its own sum would be taken for one of all tests.
-    println!(
-        "{}{}",
-        text.replace("test result", "result"),
-        String::from_utf8_lossy(&output.stderr)
-    );
-    assert!(output.status.success() && text.contains("create and close: "), "see above");
+    alone("node::tests::costs::no_operation_costs_more_than_it_did", count);
 }
 
 fn count() {
@@ -157,6 +142,7 @@ fn count() {
         assert!(was_set.error.is_none(), "{}", was_set.name);
     }
 
+    measure_a_round(&embedded, &point);
     let mut best = [Cost::MOST; CEILINGS.len()];
     for round in 0..ROUNDS {
         for (least, found) in best.iter_mut().zip(costs_of_a_round(&embedded, &point, round)) {
@@ -166,6 +152,8 @@ fn count() {
     for ((what, _), found) in CEILINGS.iter().zip(&best) {
         println!("{what}: {found:.2?}");
     }
+    // So much it costs where nobody measures, also if somebody did before.
+    assert_eq!(Part::ALL.map(samples), [0; Part::ALL.len()]);
     mounted.session.unmount(UnmountMode::Clean).unwrap();
     mounted.session.join_timeout(PATIENCE).unwrap();
     mounted.leave();
@@ -178,6 +166,31 @@ fn count() {
             assert!(!lower, "{what} costs {found}, less than {ceiling}: the ceiling from now on");
         }
     }
+}
+
+/// How often something was measured in a part.
+fn samples(part: Part) -> u64 {
+    sateen_meter::read(part).iter().map(|(_, measured)| measured.samples).sum()
+}
+
+/// What is counted afterwards is seen by timers, if they are on: here it is, and then they are off.
+fn measure_a_round(embedded: &Node, point: &Path) {
+    let set = |value: &str| {
+        for was_set in embedded.devices().set("*.timers", value) {
+            assert!(was_set.error.is_none(), "{}", was_set.name);
+        }
+    };
+    set("1");
+    costs_of_a_round(embedded, point, ROUNDS);
+    for part in Part::ALL {
+        // There is no network, and no group commit falls into a round.
+        let is_there = !matches!(part, Part::Lnd | Part::Journal);
+        assert!(!is_there || samples(part) >= OPS, "{part:?}: {}", samples(part));
+    }
+    set("0");
+    std::thread::sleep(SETTLE);
+    // What ended when they went off.
+    set("clear");
 }
 
 /// What the clients have asked of their targets.

@@ -1,0 +1,92 @@
+//! A file system with one MDT and one OST, mounted, for tests of what a process measures: embedded, or
+//! with servers of their own, over TCP or shared memory.
+
+use std::fs;
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use sateen_fuse::{TransportChoice, UnmountMode};
+use sateen_lnd::Ways;
+use sateen_testkit::cluster::PATIENCE;
+use sateen_types::Nid;
+
+use super::LIMIT_NS;
+use crate::data_dir::DataDir;
+use crate::node::mgc::Stop;
+use crate::node::{How, Node, Source, set_ways};
+use crate::targets;
+use crate::testing::Scratch;
+
+/// Servers may take their time to start.
+const START: Duration = Duration::from_secs(120);
+
+/// How mount and servers are connected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    Embedded,
+    /// The same, whose requests come over /dev/fuse.
+    Classic,
+    Tcp,
+    Shm,
+}
+
+/// Runs a test on a mount, with the node that has it. The process must be the test's alone.
+pub(super) fn mounted(way: Way, test: impl FnOnce(&Path, &Node)) {
+    let scratch = Scratch::new("world");
+    let data = DataDir::at(&scratch.path().join("data")).unwrap();
+    let lock = data.open().unwrap();
+    let targets = targets::open_or_make(&data, Some(1), Some(1)).unwrap();
+    let point = scratch.path().join("m");
+    fs::create_dir(&point).unwrap();
+    if matches!(way, Way::Embedded | Way::Classic) {
+        let node = Node::embedded_with(&targets, LIMIT_NS).unwrap();
+        on_a_mount(&node, (&point, way), test);
+        node.close().unwrap();
+    } else {
+        let folder = (way == Way::Shm).then(|| scratch.path().join("shm"));
+        set_ways(Ways { folder, tcp: true });
+        let (mgs, stop) = (nid(), Arc::new(AtomicBool::new(false)));
+        let servers = Node::serve(targets, Vec::new(), &[mgs], &stop).unwrap();
+        let node = remote(mgs);
+        on_a_mount(&node, (&point, way), test);
+        node.close().unwrap();
+        servers.close().unwrap();
+    }
+    drop(lock);
+}
+
+fn on_a_mount(node: &Node, (point, way): (&Path, Way), test: impl FnOnce(&Path, &Node)) {
+    let tried_until = Some(Instant::now() + START);
+    let transport = match way {
+        Way::Classic => TransportChoice::Classic,
+        _ => TransportChoice::Auto,
+    };
+    let how = How { tried_until, transport, ..How::new(false) };
+    let mounted = node.mount(point, how).unwrap();
+    test(point, node);
+    mounted.session.unmount(UnmountMode::Clean).unwrap();
+    mounted.session.join_timeout(PATIENCE).unwrap();
+    mounted.leave();
+}
+
+/// A NID on this host that nobody listens on.
+fn nid() -> Nid {
+    let [b, c, d, ..] = sateen_reactor::random().to_le_bytes();
+    // Neither the address of all nor the usual one.
+    let addr = Ipv4Addr::new(127, 1 + b % 250, c, d);
+    let port = TcpListener::bind((addr, 0)).unwrap().local_addr().unwrap().port();
+    Nid::Tcp { addr, port, net: 0 }
+}
+
+fn remote(mgs: Nid) -> Node {
+    let until = Instant::now() + START;
+    loop {
+        match Node::remote(&[mgs], "sateen", Source::all("sateen"), &Stop::default()) {
+            Ok(node) => return node,
+            Err(refusal) => assert!(refusal.may_pass && Instant::now() < until, "{refusal}"),
+        }
+    }
+}
