@@ -5,6 +5,7 @@
 //! Messages begin with `error: COMMAND:`, as in the field.
 
 mod lnet;
+mod samples;
 mod settings;
 
 use std::collections::BTreeSet;
@@ -107,7 +108,7 @@ struct GetArgs {
     /// Also what is below.
     #[arg(short = 'R', long = "recursive")]
     recursive: bool,
-    /// As JSON, for programs.
+    /// As JSON, for programs: of statistics and timers also each number by itself.
     #[arg(long, conflicts_with_all = ["no_name", "header"])]
     json: bool,
     /// Names, with * for anything between two dots.
@@ -343,9 +344,7 @@ fn get_param(lctl: &Lctl, args: &GetArgs) -> Vec<Failure> {
         for Shown { name, value, writable, .. } in all {
             let (name, value) = (dotted(&name), value.unwrap_or_default());
             if args.json {
-                json.push(
-                    serde_json::json!({ "name": name, "value": value, "writable": writable }),
-                );
+                json.push(as_json(&name, &value, writable));
             } else {
                 print!("{}", value_text(&name, &value, args));
             }
@@ -355,6 +354,15 @@ fn get_param(lctl: &Lctl, args: &GetArgs) -> Vec<Failure> {
         println!("{:#}", serde_json::Value::Array(json));
     }
     failures
+}
+
+/// A parameter for programs: with its value as people see it and, of statistics, each line of it.
+fn as_json(name: &str, value: &str, writable: bool) -> serde_json::Value {
+    let mut all = serde_json::json!({ "name": name, "value": value, "writable": writable });
+    if let (Some(all), Some(stats)) = (all.as_object_mut(), samples::of(value)) {
+        all.insert("stats".to_owned(), stats);
+    }
+    all
 }
 
 /// A value with its name, as whole lines.

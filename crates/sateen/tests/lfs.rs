@@ -1,6 +1,7 @@
 //! `lfs`, `lctl` and `fsck` on a real file system, as a user types them. Needs root and /dev/fuse.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, clippy::indexing_slicing)]
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -586,6 +587,47 @@ fn locks_are_kept_as_is_set_and_dropped_when_asked() {
     let stats = fs_.good_lctl(&["get_param", "llite.*.stats"]);
     assert!(samples(&stats, "lock_unused") >= 50, "{stats}");
     assert_eq!(fs::read(fs_.path("f7")).unwrap(), b"x");
+}
+
+#[test]
+fn timers_are_shown_where_somebody_wants_to_know() {
+    if !can_mount() {
+        return;
+    }
+    let fs_ = Fs::new("timers");
+    fs_.ok(&["up", "--osts", "1"]);
+    let write = || (0..20).for_each(|n| fs::write(fs_.path(&format!("f{n}")), b"x").unwrap());
+    let timed = |part: &str| {
+        let text = fs_.good_lctl(&["get_param", "-n", &format!("{part}.timers")]);
+        text.lines().filter(|line| line.contains(" samples [nsecs] ")).count()
+    };
+    write();
+    assert_eq!([timed("fuse"), timed("rpc")], [0; 2], "nobody has wanted to know");
+    let set = fs_.good_lctl(&["set_param", "*.timers=1", "copies=1"]);
+    assert_eq!(set.lines().count(), 9, "{set}");
+    (0..20).for_each(|n| fs::remove_file(fs_.path(&format!("f{n}"))).unwrap());
+    write();
+    let mdc = fs_.good_lctl(&["get_param", "-n", "rpc.timers"]);
+    assert_eq!(samples(&mdc, "mds_reint_create"), 20, "one word for one thing: {mdc}");
+    let texts = [mdc, fs_.good_lctl(&["get_param", "-n", "fuse.timers"])];
+    for text in texts {
+        let lines = text.lines().filter(|line| line.contains(" samples [nsecs] "));
+        let widths: BTreeSet<usize> = lines.map(str::len).collect();
+        assert_eq!(widths.len(), 1, "numbers stand below each other: {text}");
+    }
+    let json = fs_.good_lctl(&["get_param", "--json", "*.timers"]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let fuse = json.as_array().unwrap().iter().find(|one| one["name"] == "fuse.timers").unwrap();
+    let unlink = fuse["stats"].as_array().unwrap().iter().find(|one| one["name"] == "unlink");
+    let unlink = unlink.unwrap();
+    assert_eq!((&unlink["samples"], &unlink["unit"]), (&20.into(), &"nsecs".into()));
+    assert!(unlink["p50"].as_u64() <= unlink["p99"].as_u64(), "{unlink}");
+    assert!(unlink["p99"].as_u64() <= unlink["max"].as_u64() && unlink["min"].is_u64());
+    fs_.good_lctl(&["set_param", "*.timers=0", "copies=0"]);
+    write();
+    assert_eq!([timed("fuse"), timed("rpc")], [0; 2], "what is off is off");
+    let (code, _, errors) = fs_.lctl(&["set_param", "fuse.timers=2"]);
+    assert!(code == 22 && errors.contains("0 to 1, or clear"), "{errors}");
 }
 
 /// Intents: the lookup that the kernel makes before a create costs no round trip where the client

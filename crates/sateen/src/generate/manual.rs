@@ -304,12 +304,15 @@ const EXAMPLES: [(&str, Examples); 41] = [
             ("lctl get_param -n 'obdfilter.*.stats'", "Statistics of the OSTs of this host:"),
             ("lctl get_param -N 'mdt.*'", "Names alone:"),
             ("lctl get_param -R -H 'mdc.*'", "All below, each line with its name:"),
+            ("lctl get_param '*.timers'", "How long operations take, if it is measured:"),
+            ("lctl get_param --json '*.timers'", "The same for programs, taken apart:"),
         ],
     ),
     (
         "lctl-set_param",
         &[
             ("lctl set_param 'osc.*.max_rpcs_in_flight=16'", "On this host, until it ends:"),
+            ("lctl set_param '*.timers=1'", "Measures how long operations take; 0 ends it:"),
             ("lctl set_param -P 'osc.*-OST0001*.active=0'", "Everywhere, and for good:"),
             ("lctl set_param -P -d 'osc.*-OST0001*.active'", "No longer kept:"),
             ("lctl get_param mgs.MGS.live.scratch > kept", "What is kept, into a file:"),
