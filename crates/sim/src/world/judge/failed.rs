@@ -4,7 +4,7 @@ use sateen_types::{Fid, Result as Answer};
 
 use super::answers::strayed_to;
 use super::shown_op;
-use crate::data::NEVER;
+use crate::data::{Data, NEVER};
 use crate::work::{Op, Out, may_be_kept};
 use crate::world::again::keepers_of;
 use crate::world::{Running, World};
@@ -33,7 +33,13 @@ impl World {
                 let told = if result.is_ok() { acked } else { bytes };
                 let offset = self.place_of(handle, *offset, told);
                 let rest_at = offset + done as u64;
-                for (offset, bytes, acked) in [(offset, acked, true), (rest_at, rest, false)] {
+                // Who was lost with an append knew where the end was, which nobody knows since, and may
+                // have sent it there; an OST may not have heard of it yet.
+                let end = self.model.data.get(&handle.fid).map_or(0, Data::size);
+                let is_lost = running.dead && handle.how.append && end != offset;
+                let also: &[u8] = if is_lost { rest } else { &[] };
+                let parts = [(offset, acked, true), (rest_at, rest, false), (end, also, false)];
+                for (offset, bytes, acked) in parts {
                     if !bytes.is_empty() {
                         self.part_failed(running, (handle.fid, offset, bytes), acked, late_ns);
                     }
