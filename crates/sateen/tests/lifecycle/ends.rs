@@ -40,8 +40,13 @@ fn umount_may_come_first() {
             work(&fs_);
             let pid = fs_.status()["pid"].clone();
             kill(&pid, Signal::STOP);
-            // The program umount may look at the mount, and wait.
-            rustix::mount::unmount(fs_.mnt(), rustix::mount::UnmountFlags::NOFOLLOW).unwrap();
+            // The program umount may look at the mount, and wait. So may the kernel, when the mount is out
+            // of the tree: for a request that is on its way to a thread that stands still.
+            let mnt = fs_.mnt();
+            let unmounting = std::thread::spawn(move || {
+                rustix::mount::unmount(mnt, rustix::mount::UnmountFlags::NOFOLLOW)
+            });
+            until("it is out of the tree", || !is_mounted(&fs_.mnt()));
             let mut command = Command::new(env!("CARGO_BIN_EXE_sateen"));
             let command = command.arg(next).arg("--data").arg(&fs_.data);
             let command = command.stdin(Stdio::null()).stdout(Stdio::piped());
@@ -52,6 +57,7 @@ fn umount_may_come_first() {
                 until("down asks the process", || asks(&command));
             }
             kill(&pid, Signal::CONT);
+            unmounting.join().unwrap().unwrap();
             let output = command.wait_with_output().unwrap();
             let said = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
             assert!(output.status.success(), "{round}: {next}: {said:?}");
