@@ -714,7 +714,7 @@ impl Client {
         let mut bits = bits;
         if keeps_opens {
             // Before the lock: who wants it perhaps removes the file.
-            self.close_useless(inode, true);
+            self.close_useless(inode);
         }
         // From here on nothing is kept under it; what was is written out beside what the kernel
         // does, and may come from there.

@@ -16,9 +16,10 @@
 //! the close. So the write session that an open for writing keeps at the MDT keeps nobody from
 //! anything, and the MDT's size is the truth as after the close.
 //!
-//! **Closes for which nobody waits go a few at a time** to each MDT. A kernel that needs memory forgets tens
-//! of thousands of inodes at once, and as many requests that wait for a slot would all be woken for each
-//! that is answered. Those of a lock that is asked back come first.
+//! **Of what the kernel forgets a few are closed at a time** at each MDT. A kernel that needs memory forgets
+//! tens of thousands of inodes at once, and as many requests that wait for a slot would all be woken for
+//! each that is answered. Until its turn comes an open stays where it is: a lock that is asked back, and
+//! who leaves, find it there.
 //!
 //! A close for which nobody waits may fail: then the MDT has the file open until this client is gone. That
 //! is counted, and logged.
@@ -38,7 +39,7 @@ use crate::inode::{Inode, InodeState};
 use crate::llite::{File, OpenHow};
 use crate::patience::to_the_end;
 use crate::stats::Verb;
-use crate::sync::{Side, join_few, lock};
+use crate::sync::{Side, join_all, join_few, lock};
 
 /// Most that a client keeps; the oldest go for others. An MDT has a record for each, and is told of each
 /// when it is started again.
@@ -59,29 +60,25 @@ pub(crate) struct OpenCache {
     closing: Mutex<BTreeMap<u32, Closing>>,
 }
 
-/// Opens that are to be closed at one MDT, and for which nobody waits.
+/// Inodes of one MDT with opens that are of no use any more, and for which nobody waits.
 #[derive(Debug, Default)]
 struct Closing {
-    waiting: VecDeque<(Arc<Inode>, KeptOpen)>,
+    waiting: VecDeque<Arc<Inode>>,
     /// Tasks that close them.
     tasks: usize,
 }
 
 impl Closing {
-    /// One more, `first` of all or last. Whether it takes one more task.
-    fn add(&mut self, open: (Arc<Inode>, KeptOpen), first: bool) -> bool {
-        if first {
-            self.waiting.push_front(open);
-        } else {
-            self.waiting.push_back(open);
-        }
+    /// One more. Whether it takes one more task.
+    fn add(&mut self, inode: Arc<Inode>) -> bool {
+        self.waiting.push_back(inode);
         let more = self.tasks < CLOSES_MAX;
         self.tasks += usize::from(more);
         more
     }
 
-    /// What a task closes next; with nothing left it ends.
-    fn next(&mut self) -> Option<(Arc<Inode>, KeptOpen)> {
+    /// Whose turn it is with a task; with nobody left it ends.
+    fn next(&mut self) -> Option<Arc<Inode>> {
         let next = self.waiting.pop_front();
         self.tasks -= usize::from(next.is_none());
         next
@@ -165,6 +162,8 @@ pub(crate) struct KeptOpen {
 pub(crate) struct KeptOpens {
     read: Option<KeptOpen>,
     write: Option<KeptOpen>,
+    /// Its turn to have what is of no use closed is about to come.
+    queued: bool,
 }
 
 impl KeptOpens {
@@ -199,31 +198,52 @@ impl InodeState {
         own && !self.is_sharing() && !self.is_given()
     }
 
+    /// Whether an open of that kind that is kept is of use still, and may stay.
+    fn open_stays(&self, write: bool) -> bool {
+        let is_forgotten = self.lookups == 0 && self.opens == 0;
+        let has_name = !self.nameless && self.attr.is_some_and(|attr| attr.nlink > 0);
+        has_name && !is_forgotten && self.keeps_opens(write)
+    }
+
     /// What is kept of it, if it cannot be of use any more, or must not stay.
     fn take_useless_opens(&mut self) -> [Option<KeptOpen>; 2] {
         if self.kept_opens.is_empty() {
             return [None, None];
         }
-        let is_forgotten = self.lookups == 0 && self.opens == 0;
-        let has_name = !self.nameless && self.attr.is_some_and(|attr| attr.nlink > 0);
-        let stays = has_name && !is_forgotten;
         [false, true].map(|write| {
-            if stays && self.keeps_opens(write) {
+            if self.open_stays(write) {
                 return None;
             }
             self.rare_if_any()?.kept_opens.of_mut(write).take()
         })
     }
 
+    /// Whether there is such an open, and whether it has to be queued for that.
+    fn has_useless_open(&mut self) -> (bool, bool) {
+        let is_useless = |write| self.kept_opens.of(write).is_some() && !self.open_stays(write);
+        if !is_useless(false) && !is_useless(true) {
+            return (false, false);
+        }
+        (true, !core::mem::replace(&mut self.kept_opens.queued, true))
+    }
+
+    /// Its turn has come.
+    fn take_queued_opens(&mut self) -> [Option<KeptOpen>; 2] {
+        if let Some(rare) = self.rare_if_any() {
+            rare.kept_opens.queued = false;
+        }
+        self.take_useless_opens()
+    }
+
     /// Whether that with this number is there yet.
     fn has_old_open(&self, number: u64) -> bool {
-        let KeptOpens { read, write } = &self.kept_opens;
+        let KeptOpens { read, write, .. } = &self.kept_opens;
         [read, write].into_iter().flatten().any(|kept| kept.number == number)
     }
 
     /// Takes it, if it is.
     fn take_old_open(&mut self, number: u64) -> Option<KeptOpen> {
-        let KeptOpens { read, write } = &mut self.rare_if_any()?.kept_opens;
+        let KeptOpens { read, write, .. } = &mut self.rare_if_any()?.kept_opens;
         let mut all = [read, write].into_iter();
         all.find(|kept| kept.as_ref().is_some_and(|kept| kept.number == number))?.take()
     }
@@ -250,7 +270,7 @@ impl Client {
             // Who cuts the file, for one, begins an open of his own, and may need to be alone.
             let old = if how.write { state.kept_opens.write.take() } else { None };
             drop(state);
-            self.close_kept(inode, [old], true);
+            self.close_kept(inode, [old]);
             return None;
         };
         let kept = state.kept_opens.of_mut(how.write).take()?;
@@ -332,52 +352,64 @@ impl Client {
                     None
                 }
             };
-            self.close_kept(&inode, [old], false);
+            self.close_kept(&inode, [old]);
         }
     }
 
-    /// Closes what is kept of an inode, unless it is still of use; before all others if it is `first`.
-    /// Whether there was anything.
-    pub(crate) fn close_useless(self: &Arc<Client>, inode: &Arc<Inode>, first: bool) -> bool {
+    /// Closes what is kept of an inode, unless it is still of use: at once, since somebody waits for
+    /// what he is to find closed.
+    pub(crate) fn close_useless(self: &Arc<Client>, inode: &Arc<Inode>) {
         let useless = lock(&inode.state).take_useless_opens();
-        self.close_kept(inode, useless, first)
+        self.close_kept(inode, useless);
     }
 
-    /// Closes these, for which nobody waits. Whether there was any.
+    /// Closes these. Who asks the MDT for something next comes behind them.
     fn close_kept(
         self: &Arc<Client>,
         inode: &Arc<Inode>,
         kept: impl IntoIterator<Item = Option<KeptOpen>>,
-        first: bool,
-    ) -> bool {
-        let mut any = false;
-        let mdt = seq::mdt_of(inode.fid.seq);
+    ) {
         for kept in kept.into_iter().flatten() {
-            if kept.asked_at < self.lost_at(inode.fid) {
-                continue;
-            }
-            any = true;
-            let open = (inode.clone(), kept);
-            if lock(&self.open_cache.closing).entry(mdt).or_default().add(open, first) {
-                self.port.spawn(Box::pin(self.clone().close_one_after_another(mdt)));
-            }
+            let (client, inode) = (self.clone(), inode.clone());
+            self.port.spawn(Box::pin(async move {
+                to_the_end(client.close_one(&inode, &kept)).await;
+                drop(kept);
+                client.retire(inode);
+            }));
         }
-        any
+    }
+
+    /// The same when its turn comes, for which nobody waits. Whether there is anything: then the inode is
+    /// retired behind it.
+    pub(crate) fn close_useless_in_turn(self: &Arc<Client>, inode: &Arc<Inode>) -> bool {
+        let (is_there, is_new) = lock(&inode.state).has_useless_open();
+        let mdt = seq::mdt_of(inode.fid.seq);
+        if is_new && lock(&self.open_cache.closing).entry(mdt).or_default().add(inode.clone()) {
+            self.port.spawn(Box::pin(self.clone().close_in_turn(mdt)));
+        }
+        is_there
     }
 
     /// Closes what is to be closed at an MDT until there is nothing left.
-    async fn close_one_after_another(self: Arc<Client>, mdt: u32) {
+    async fn close_in_turn(self: Arc<Client>, mdt: u32) {
         let next = || lock(&self.open_cache.closing).get_mut(&mdt).and_then(Closing::next);
-        while let Some((inode, kept)) = next() {
-            // The MDT may have forgotten this client meanwhile, and with it the open.
-            if kept.asked_at >= self.lost_at(inode.fid) {
-                let closing = self.close_at_mdt(inode.fid, kept.id, None, Some(kept.era));
-                if let Err(error) = to_the_end(closing).await {
-                    self.is_not_closed(inode.fid, kept.asked_at, error);
-                }
+        while let Some(inode) = next() {
+            let useless = lock(&inode.state).take_queued_opens();
+            for kept in useless.into_iter().flatten() {
+                to_the_end(self.close_one(&inode, &kept)).await;
             }
-            drop(kept);
             self.retire(inode);
+        }
+    }
+
+    /// Closes one, unless the MDT has forgotten this client, and with it the open.
+    async fn close_one(&self, inode: &Inode, kept: &KeptOpen) {
+        if kept.asked_at < self.lost_at(inode.fid) {
+            return;
+        }
+        let closing = self.close_at_mdt(inode.fid, kept.id, None, Some(kept.era));
+        if let Err(error) = closing.await {
+            self.is_not_closed(inode.fid, kept.asked_at, error);
         }
     }
 
@@ -404,24 +436,28 @@ impl Client {
     /// knows for sure.
     pub async fn close_kept_writes(self: &Arc<Client>) {
         let inodes: Vec<_> = lock(&self.inodes).all.values().cloned().collect();
-        let closes = inodes.into_iter().filter_map(|inode| {
-            let kept = {
-                let mut state = lock(&inode.state);
-                // Most have nothing rare, and get none.
-                state.kept_opens.write.as_ref()?;
-                state.kept_opens.write.take()?
-            };
-            let close: Side<'_, Result<(), Errno>> = Box::pin(async move {
-                if kept.asked_at >= self.lost_at(inode.fid) {
-                    let closing = self.close_at_mdt(inode.fid, kept.id, None, Some(kept.era));
-                    if let Err(error) = closing.await {
-                        self.is_not_closed(inode.fid, kept.asked_at, error);
-                    }
-                }
-                Ok(())
-            });
-            Some(close)
+        // One MDT that does not answer keeps nobody from closing those of others.
+        let mut of_mdts: BTreeMap<u32, Vec<(Arc<Inode>, KeptOpen)>> = BTreeMap::new();
+        for inode in inodes {
+            // Most have nothing rare, and get none.
+            let kept =
+                lock(&inode.state).rare_if_any().and_then(|rare| rare.kept_opens.write.take());
+            if let Some(kept) = kept {
+                of_mdts.entry(seq::mdt_of(inode.fid.seq)).or_default().push((inode, kept));
+            }
+        }
+        let all = of_mdts.into_values().map(|opens| -> Side<'_, ()> {
+            Box::pin(async move {
+                let closes =
+                    opens.into_iter().map(|(inode, kept)| -> Side<'_, Result<(), Errno>> {
+                        Box::pin(async move {
+                            self.close_one(&inode, &kept).await;
+                            Ok(())
+                        })
+                    });
+                join_few(CLOSES_MAX, closes).await;
+            })
         });
-        join_few(CLOSES_MAX, closes).await;
+        join_all(all.collect()).await;
     }
 }

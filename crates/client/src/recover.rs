@@ -268,7 +268,7 @@ impl Client {
             import.claim(port.as_ref(), generation, held);
             // Of inodes whose locks were forgotten nobody would ask for these.
             for inode in client.inodes_of(mdt) {
-                client.close_useless(&inode, false);
+                client.close_useless_in_turn(&inode);
             }
         }));
     }

@@ -451,7 +451,7 @@ impl Client {
     /// at the end of what could have been its last use: a FORGET, a close, an open that failed,
     /// a sync, a callback, a removal.
     pub(crate) fn retire(self: &Arc<Client>, inode: Arc<Inode>) {
-        if self.close_useless(&inode, false) {
+        if self.close_useless_in_turn(&inode) {
             // It comes here again.
             return;
         }
