@@ -11,7 +11,8 @@
 #                             docs/performance.md if nothing of the above was asked for, else one
 #                             among the results
 #   PROFILE=1                 `make profile`: one round, recorded with perf, on ext4, null FUSE and Sateen,
-#                             which writes docs/results/profile.md, where processors' time goes
+#                             which writes docs/results/profile.md, where processors' time goes;
+#                             programs in BIN are to have frame pointers then
 #   BIN, COMMIT               a folder with sateen, sateen-bench, compare and nullfs, instead of
 #                             building them; which state of the source they are
 # A first look: ROUNDS=1 SCALE=5 make compare. Without peers: SYSTEMS="ext4 sateen" make compare.
@@ -342,6 +343,11 @@ take_programs() {
     fi
     install_compiler
     require_rust
+    # Stacks are followed by frame pointers.
+    [[ -z $profile ]] || {
+        target+=/profile
+        export CARGO_TARGET_DIR=$target RUSTFLAGS="${RUSTFLAGS:-} -C force-frame-pointers=yes"
+    }
     headline "building (release)"
     cargo build --release --locked -q -p sateen -p sateen-bench-cli 7>&- 9>&-
     cargo build --release --locked -q -p sateen-bench --example compare 7>&- 9>&-

@@ -6,6 +6,7 @@
 //! counts as the kernel's part, and a part is never counted twice.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -112,9 +113,10 @@ const KERNEL_REST: &str = "kernel, rest";
 const USER_REST: &str = "programs and libraries";
 
 /// What `perf` is called with, before the program.
-pub(crate) fn recording(into: &Path) -> Vec<String> {
-    let words = format!("record -q -a -g -e cpu-clock -F {HERTZ} -o {} --", into.display());
-    words.split(' ').map(str::to_owned).collect()
+pub(crate) fn recording(into: &Path) -> Vec<OsString> {
+    let words = format!("record -q -a -g -e cpu-clock -F {HERTZ} -o");
+    let words = words.split(' ').map(OsString::from);
+    words.chain([into.into(), "--".into()]).collect()
 }
 
 /// The parts of so many operations that were recorded.
