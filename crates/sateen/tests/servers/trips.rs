@@ -575,6 +575,7 @@ fn a_directory_that_is_listed_again_asks_nobody_and_shows_what_anybody_does() {
             entry.unwrap().file_name().into_string().unwrap()
         }));
         assert!(kept.is_superset(&all), "{kept:?}");
+        // Whether it is there goes by where the listing ended.
         let _ = fs::remove_file(dir.join(format!("other {by}")));
         // From the beginning once more, and by places that were told.
         let mut open = rustix::fs::Dir::read_from(File::open(&mine).unwrap()).unwrap();
