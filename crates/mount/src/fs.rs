@@ -221,13 +221,13 @@ impl KernelFs {
         let Some(patience) = patience else {
             if !self.interrupts.may_come_late(&request.op) {
                 let verb = timed(code, opcode_name, call.run(request, long, reply));
-                return self.executor.spawn(Box::pin(verb));
+                return self.executor.spawn(verb);
             }
             let interrupts = self.interrupts.clone();
             let reads = matches!(request.op, Op::Read { .. });
             let enter = move || interrupts.begin_late(asker, reads);
             let verb = timed(code, opcode_name, call.run(request, long, reply));
-            return self.executor.spawn(Box::pin(hearing(verb, enter)));
+            return self.executor.spawn(hearing(verb, enter));
         };
         if early {
             self.executor.spawn(Box::pin(self.interrupts.clone().look_after(unique)));
@@ -236,11 +236,11 @@ impl KernelFs {
             self.executor.spawn(Box::pin(self.interrupts.clone().watch()));
         }
         let interrupts = self.interrupts.clone();
-        self.executor.spawn(Box::pin(async move {
+        self.executor.spawn(async move {
             // Made here, or the task would have room for it twice.
             patience.run(timed(code, opcode_name, call.run(request, long, reply))).await;
             interrupts.end(unique);
-        }));
+        });
     }
 
     fn forget(&self, ino: u64, count: u64) {

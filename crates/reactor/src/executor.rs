@@ -2,22 +2,32 @@
 //!
 //! A task is polled on whatever thread wakes it: first by whoever spawns it, then by the
 //! thread that brings what it waits for. Life of a task: scheduled (in some run loop),
-//! running, idle; woken while running, it is scheduled again when the poll returns; done.
+//! running, idle; woken while running, it is scheduled again when the poll returns; done. Then its
+//! memory is kept for the next task of its kind on this thread, if nobody can wake it any more.
 
+use std::any::Any;
+use std::cell::RefCell;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Wake, Waker};
 
 use crate::run_loop::{self, Work};
-use crate::sync::{Arc, AtomicU8, AtomicUsize, Mutex, Ordering, lock};
-
-type Boxed = Pin<Box<dyn Future<Output = ()> + Send>>;
+use crate::sync::{Arc, AtomicU8, AtomicUsize, Mutex, Ordering, lock, thread_local};
 
 const IDLE: u8 = 0;
 const SCHEDULED: u8 = 1;
 const RUNNING: u8 = 2;
 const WOKEN: u8 = 3;
 const DONE: u8 = 4;
+
+/// Tasks that have ended, of which a thread keeps the memory at most. One of a request of a kernel has
+/// some 6 KiB.
+const ENDED_MAX: usize = 64;
+
+thread_local! {
+    /// Tasks that have ended here, oldest first: the next of their kind are made of them.
+    static ENDED: RefCell<Vec<Arc<dyn Any + Send + Sync>>> = RefCell::default();
+}
 
 /// Runs tasks. Clones share one count of them.
 #[derive(Debug, Clone, Default)]
@@ -27,15 +37,19 @@ pub struct Executor {
 
 impl Executor {
     /// Starts a task. It is polled on this thread, at once or, inside a run loop, when the
-    /// caller has returned there.
-    pub fn spawn(&self, future: Boxed) {
+    /// caller has returned there. It takes the memory of one of its kind that has ended on this thread,
+    /// so that whoever starts many need not box them.
+    pub fn spawn<F: Future<Output = ()> + Send + 'static>(&self, future: F) {
         self.live.fetch_add(1, Ordering::Relaxed);
-        let task = Task {
-            state: AtomicU8::new(SCHEDULED),
-            future: Mutex::new(Some(future)),
-            live: self.live.clone(),
+        let live = self.live.clone();
+        let task = match take_ended::<F>() {
+            Some(task) => {
+                task.begin_anew(future, live);
+                task
+            }
+            None => Arc::new(Task::new(future, live)),
         };
-        run_loop::run(Work::Poll(Arc::new(task)));
+        run_loop::run(Work::Poll(task));
     }
 
     /// Tasks that have not ended.
@@ -44,15 +58,66 @@ impl Executor {
     }
 }
 
-pub(crate) struct Task {
+/// A task as the run loop has it.
+pub(crate) trait Pollable: Send + Sync {
+    /// Polls it once.
+    fn poll(self: Arc<Self>);
+}
+
+struct Task<F> {
     state: AtomicU8,
     /// Contended by nobody: only the one who moved the state to `RUNNING` locks it.
-    future: Mutex<Option<Boxed>>,
+    life: Mutex<Life<F>>,
+}
+
+/// What one task has after the other of those that have the same memory.
+struct Life<F> {
+    /// `None` when it has ended.
+    future: Pin<Box<Option<F>>>,
     live: Arc<AtomicUsize>,
 }
 
-impl Wake for Task {
-    fn wake(self: Arc<Task>) {
+/// One that has ended here and that nobody can wake any more.
+fn take_ended<F: Send + 'static>() -> Option<Arc<Task<F>>> {
+    let task = ENDED.with(|ended| {
+        let mut ended = ended.borrow_mut();
+        let at = ended.iter().rposition(|task| task.is::<Task<F>>())?;
+        Some(ended.remove(at))
+    })?;
+    task.downcast().ok()
+}
+
+/// Keeps the memory of one that has ended, unless somebody may wake it yet.
+fn keep_ended<F: Send + 'static>(mut task: Arc<Task<F>>) {
+    if Arc::get_mut(&mut task).is_none() {
+        return;
+    }
+    let oldest = ENDED.with(|ended| {
+        let mut ended = ended.borrow_mut();
+        let oldest = (ended.len() >= ENDED_MAX).then(|| ended.remove(0));
+        ended.push(task);
+        oldest
+    });
+    drop(oldest);
+}
+
+impl<F> Task<F> {
+    fn new(future: F, live: Arc<AtomicUsize>) -> Task<F> {
+        let life = Life { future: Box::pin(Some(future)), live };
+        Task { state: AtomicU8::new(SCHEDULED), life: Mutex::new(life) }
+    }
+
+    /// The same in the place of one that has ended.
+    fn begin_anew(&self, future: F, live: Arc<AtomicUsize>) {
+        let mut life = lock(&self.life);
+        life.future.set(Some(future));
+        life.live = live;
+        self.state.store(SCHEDULED, Ordering::Release);
+    }
+}
+
+impl<F: Future<Output = ()> + Send + 'static> Wake for Task<F> {
+    fn wake(self: Arc<Task<F>>) {
         let change = |state| match state {
             IDLE => Some(SCHEDULED),
             RUNNING => Some(WOKEN),
@@ -65,21 +130,22 @@ impl Wake for Task {
     }
 }
 
-impl Task {
-    pub(crate) fn poll(self: Arc<Task>) {
+impl<F: Future<Output = ()> + Send + 'static> Pollable for Task<F> {
+    fn poll(self: Arc<Task<F>>) {
         self.state.store(RUNNING, Ordering::Release);
         let waker = Waker::from(self.clone());
-        let finished = {
-            let mut slot = lock(&self.future);
-            let Some(future) = slot.as_mut() else { return };
-            let ready = future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
-            if ready { slot.take() } else { None }
-        };
-        if let Some(future) = finished {
-            self.state.store(DONE, Ordering::Release);
-            drop(future);
-            self.live.fetch_sub(1, Ordering::Relaxed);
-            return;
+        {
+            let mut life = lock(&self.life);
+            let Some(future) = life.future.as_mut().as_pin_mut() else { return };
+            if future.poll(&mut Context::from_waker(&waker)).is_ready() {
+                self.state.store(DONE, Ordering::Release);
+                // What it held goes with it, and may wake others, but asks nothing of this task.
+                life.future.set(None);
+                life.live.fetch_sub(1, Ordering::Relaxed);
+                drop(life);
+                drop(waker);
+                return keep_ended(self);
+            }
         }
         let idle = self.state.compare_exchange(RUNNING, IDLE, Ordering::AcqRel, Ordering::Acquire);
         if idle.is_err() {

@@ -25,7 +25,7 @@ use sateen_target::IoId;
 use sateen_types::{Endpoint, ObjectId};
 use sateen_wire::Message;
 
-use crate::executor::Task;
+use crate::executor::Pollable;
 use crate::router::Receiver;
 use crate::sleepers::{Share, Sleepers};
 use crate::sync::{Arc, thread_local};
@@ -76,7 +76,7 @@ pub(crate) enum Work {
     /// Somebody waits for what an uplink keeps back.
     Hurry(Arc<dyn Receiver>),
     /// A task that was woken.
-    Poll(Arc<Task>),
+    Poll(Arc<dyn Pollable>),
     /// A timer that is due.
     Wake(Waker),
     /// A group commit. Slow.

@@ -428,6 +428,33 @@ fn a_request_allocates_nothing() {
     world.reactor.stop();
 }
 
+/// A task that is started when one of its kind has ended costs no allocation, unless somebody may
+/// wake that one yet.
+#[test]
+fn tasks_take_the_memory_of_those_that_have_ended() {
+    let reactor = Reactor::default();
+    let wakers = Arc::new(sync::Mutex::new(Vec::with_capacity(8)));
+    let start = |keeps_waker: bool| {
+        let wakers = wakers.clone();
+        let before = ALLOCATIONS.with(Cell::get);
+        reactor.executor.spawn(std::future::poll_fn(move |context| {
+            if keeps_waker {
+                sync::lock(&wakers).push(context.waker().clone());
+            }
+            std::task::Poll::Ready(())
+        }));
+        assert_eq!(reactor.executor.live(), 0, "it has ended");
+        ALLOCATIONS.with(Cell::get) - before
+    };
+    assert!(start(false) > 0, "the first");
+    assert_eq!([start(false), start(false), start(true)], [0; 3]);
+    assert!(start(false) > 0, "the last one may be woken");
+    assert_eq!(start(false), 0);
+    // It has ended all the same, and takes nothing from those that came after it.
+    sync::lock(&wakers).drain(..).for_each(std::task::Waker::wake);
+    assert_eq!((start(false), reactor.executor.live()), (0, 0));
+}
+
 /// Objects of which this one lies on a disk that stands still until it is told to go on.
 struct Cold {
     below: MemoryObjects,
