@@ -112,8 +112,9 @@ impl Drop for Asked<'_> {
 #[derive(Debug)]
 enum SlotState {
     Free,
-    Busy(Box<Pending>),
-    Answered(Box<Answered>),
+    // In place: a request takes no memory beside its slot.
+    Busy(Pending),
+    Answered(Answered),
 }
 
 #[derive(Debug)]
@@ -318,7 +319,7 @@ impl State {
                 SlotState::Busy(pending) if !kept || pending.is_goodbye() => {
                     let (reply, bulk) = (Err(Errno::EIO), Bulk::None);
                     let answered = Answered { reply, bulk, boot_epoch };
-                    slot.state = SlotState::Answered(Box::new(answered));
+                    slot.state = SlotState::Answered(answered);
                 }
                 _ => {}
             }
@@ -361,13 +362,14 @@ impl State {
         if self.in_flight() >= self.rpcs_max + kept || kept == 0 && self.has_to_wait(request) {
             return None;
         }
-        self.free.pop()
+        if let Some(free) = self.free.pop() {
+            return Some(free);
+        }
+        // There are as many as were ever in flight at once: to most targets that is few.
+        let slot = u16::try_from(self.slots.len()).ok()?;
+        self.slots.push(Slot::new());
+        Some(slot)
     }
-}
-
-/// Slots for so many requests in flight.
-const fn slots_for(rpcs: usize) -> usize {
-    rpcs + 2 * SLOTS_KEPT
 }
 
 impl Import {
@@ -377,7 +379,6 @@ impl Import {
         (me, era): (ClientId, u64),
         (ended, unstable): (Arc<EndedWell>, Arc<Unstable>),
     ) -> Import {
-        let slots = (0..slots_for(RPCS_IN_FLIGHT)).map(|_| Slot::new());
         Import {
             address,
             target,
@@ -400,8 +401,8 @@ impl Import {
                 generation: 0,
                 boot_epoch: 0,
                 features: 0,
-                slots: slots.collect(),
-                free: (0..slots_for(RPCS_IN_FLIGHT) as u16).rev().collect(),
+                slots: Vec::new(),
+                free: Vec::new(),
                 line: Waiters::default(),
                 last_committed: 0,
                 answered_by: 0,
@@ -487,10 +488,6 @@ impl Import {
         }
         let woken = {
             let mut state = lock(&self.state);
-            for slot in state.slots.len()..slots_for(max) {
-                state.slots.push(Slot::new());
-                state.free.push(slot as u16);
-            }
             state.rpcs_max = max;
             state.line.take()
         };
@@ -737,7 +734,7 @@ impl Import {
                 let state = core::mem::replace(&mut entry.state, SlotState::Free);
                 s.free.push(slot);
                 match state {
-                    SlotState::Answered(answer) => Some((Ok(*answer), s.line.take())),
+                    SlotState::Answered(answer) => Some((Ok(answer), s.line.take())),
                     _ => None,
                 }
             },
@@ -777,7 +774,7 @@ impl Import {
         let unheard = matches!(request, Request::Ping);
         let body = Body::Request(request);
         let kept = Message { header, body: body.clone(), bulk: kept_bulk };
-        entry.state = SlotState::Busy(Box::new(Pending {
+        entry.state = SlotState::Busy(Pending {
             message: kept,
             buffer_len,
             sent_ns: state.asked_ns,
@@ -790,7 +787,7 @@ impl Import {
             at_crash: false,
             copies: 1,
             refused: false,
-        }));
+        });
         Some(Message { header, body, bulk })
     }
 
@@ -899,7 +896,7 @@ impl Import {
                 state.line.take()
             } else {
                 let answered = Answered { reply: Ok(reply), bulk, boot_epoch: *boot_epoch };
-                slot.state = SlotState::Answered(Box::new(answered));
+                slot.state = SlotState::Answered(answered);
                 slot.waiting.take()
             };
             if let Some(written) = written {
