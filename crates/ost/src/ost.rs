@@ -31,6 +31,8 @@ const SCARCE_NS: u64 = 50_000_000;
 const PENDING_BYTES_MAX: usize = 8 << 20;
 /// So much of a range is allocated at once, and counts as taken meanwhile: 256 MiB.
 const PIECE_BYTES: u64 = 256 * MIB;
+/// Boxes of operations that are kept for others.
+const SPARE_MAX: usize = 64;
 /// Objects whose records' transnos are remembered one by one; beyond that a sync waits for
 /// everything.
 const DIRTY_MAX: usize = 1 << 16;
@@ -48,6 +50,9 @@ pub struct Ost {
     order: Order,
     /// Boxed, because they are large and go in and out of the map at every step.
     ops: BTreeMap<u64, Box<Op>>,
+    /// Boxes of those that are over, for the next ones.
+    #[expect(clippy::vec_box, reason = "it is the boxes that are kept")]
+    spare: Vec<Box<Op>>,
     next_op: u64,
     /// Operations whose turn has come.
     ready: VecDeque<u64>,
@@ -97,6 +102,7 @@ impl Ost {
             batch: Batch::new(),
             order: Order::default(),
             ops: BTreeMap::new(),
+            spare: Vec::new(),
             next_op: 1,
             ready: VecDeque::new(),
             stalled: Vec::new(),
@@ -195,7 +201,13 @@ impl Ost {
 
     /// An operation arrives and takes its places. Returns its id.
     pub(crate) fn enter(&mut self, op: Op) -> u64 {
-        let mut op = Box::new(op);
+        let mut op = match self.spare.pop() {
+            Some(mut spare) => {
+                *spare = op;
+                spare
+            }
+            None => Box::new(op),
+        };
         let id = self.next_op;
         self.next_op += 1;
         let ranges = op.ranges();
@@ -320,7 +332,7 @@ impl Ost {
                 self.core.answer(header, reply, bulk, out);
             }
         }
-        match op.work {
+        match &op.work {
             Work::Start(_) => self.starting = None,
             Work::Sweep(_) => self.sweeping = false,
             Work::Refresh => self.refreshing = false,
@@ -333,12 +345,17 @@ impl Ost {
         for object in &op.objects {
             self.order.leave(*object, id);
         }
-        for follower in op.followers {
-            let Some(later) = self.ops.get_mut(&follower) else { continue };
+        for follower in &op.followers {
+            let Some(later) = self.ops.get_mut(follower) else { continue };
             later.blockers -= 1;
             if later.blockers == 0 {
-                self.ready.push_back(follower);
+                self.ready.push_back(*follower);
             }
+        }
+        if self.spare.len() < SPARE_MAX {
+            // What it had goes now: somebody may wait for its buffer.
+            *op = Op::new(Work::Refresh);
+            self.spare.push(op);
         }
     }
 
