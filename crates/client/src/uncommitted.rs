@@ -27,6 +27,9 @@ const KEPT_BYTES_MAX: usize = 16 << 20;
 /// What goes beyond that is as if it could not be made again.
 const BEYOND: usize = 2;
 
+/// Room for so many is kept while there are none: some MiB.
+const ROOM_MAX: usize = 1 << 12;
+
 /// What one transaction changed: directories, or an inode itself.
 type Changed = [Fid; 2];
 
@@ -43,7 +46,8 @@ struct Line {
     transno: u64,
     /// What of it is to be told at an fsync.
     changed: Option<Changed>,
-    kept: Option<Box<Kept>>,
+    /// In place: to keep a change takes no memory beside the line.
+    kept: Option<Kept>,
 }
 
 /// Those of one MDT.
@@ -71,18 +75,21 @@ impl Uncommitted {
             let kept = match &reply.body {
                 ReplyBody::Mdt(answer) if reply.error.is_none() && room && is_kept(request) => {
                     let (request, answer) = (request.clone(), answer.clone());
-                    Some(Box::new(Kept { request, time, answer }))
+                    Some(Kept { request, time, answer })
                 }
                 _ => None,
             };
-            self.bytes += kept.as_deref().map_or(0, Kept::bytes);
+            self.bytes += kept.as_ref().map_or(0, Kept::bytes);
             let line = Line { transno, changed: changed_by(request), kept };
             let at = self.lines.partition_point(|other| other.transno <= transno);
             self.lines.insert(at, line);
         }
         while self.lines.front().is_some_and(|line| line.transno <= reply.last_committed) {
             let gone = self.lines.pop_front().and_then(|line| line.kept);
-            self.bytes -= gone.as_deref().map_or(0, Kept::bytes);
+            self.bytes -= gone.as_ref().map_or(0, Kept::bytes);
+        }
+        if self.lines.is_empty() && self.lines.capacity() > ROOM_MAX {
+            self.lines.shrink_to(ROOM_MAX);
         }
     }
 
@@ -103,7 +110,7 @@ impl Uncommitted {
     /// made again.
     pub(crate) fn has_upto(&mut self, transno: u64) -> bool {
         self.lines.retain(|line| line.transno > transno);
-        let kept = self.lines.iter().filter_map(|line| line.kept.as_deref());
+        let kept = self.lines.iter().filter_map(|line| line.kept.as_ref());
         self.bytes = kept.map(Kept::bytes).sum();
         self.missing = !self.lines.is_empty();
         self.lines.iter().all(|line| line.kept.is_some())
