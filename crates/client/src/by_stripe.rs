@@ -3,27 +3,21 @@
 //! A mount remembers it of each of very many files, of which most have one object or few: in a
 //! tree each would take the room of eleven.
 
-/// Values by stripe, in order.
+use smallvec::SmallVec;
+
+/// Values by stripe, in order. One alone, as in most cases, takes no memory beside it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ByStripe<T>(Vec<(u32, T)>);
+pub(crate) struct ByStripe<T>(SmallVec<[(u32, T); 1]>);
 
 impl<T> Default for ByStripe<T> {
     fn default() -> ByStripe<T> {
-        ByStripe(Vec::new())
+        ByStripe(SmallVec::new())
     }
 }
 
 impl<T> ByStripe<T> {
     fn find(&self, stripe: u32) -> Result<usize, usize> {
         self.0.binary_search_by_key(&stripe, |(known, _)| *known)
-    }
-
-    fn add(&mut self, at: usize, stripe: u32, value: T) {
-        if self.0.is_empty() {
-            // The only one, as likely as not.
-            self.0.reserve_exact(1);
-        }
-        self.0.insert(at, (stripe, value));
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -39,7 +33,7 @@ impl<T> ByStripe<T> {
         match self.find(stripe) {
             Ok(at) => self.0.get_mut(at).map(|(_, old)| core::mem::replace(old, value)),
             Err(at) => {
-                self.add(at, stripe, value);
+                self.0.insert(at, (stripe, value));
                 None
             }
         }
@@ -78,7 +72,7 @@ impl<T> FromIterator<(u32, T)> for ByStripe<T> {
 
 impl<T> IntoIterator for ByStripe<T> {
     type Item = (u32, T);
-    type IntoIter = std::vec::IntoIter<(u32, T)>;
+    type IntoIter = smallvec::IntoIter<[(u32, T); 1]>;
 
     fn into_iter(self) -> Self::IntoIter {
         self.0.into_iter()

@@ -32,6 +32,7 @@ use std::sync::{Arc, Mutex, Weak};
 use bytes::{Bytes, BytesMut};
 use sateen_types::{Endpoint, Errno, Fid, Layout, Result, Timespec};
 use sateen_wire::MANY;
+use smallvec::SmallVec;
 
 use crate::client::Client;
 use crate::inode::{Inode, InodeState};
@@ -61,6 +62,11 @@ const WRITE_BYTES_MAX: u64 = 256 << 10;
 const OBJECT_BYTES_MAX: u64 = 1 << 40;
 /// Most bytes that can be kept for one OST: 64 GiB.
 pub(crate) const DIRTY_MAX: u64 = 1 << 36;
+
+/// How many bytes of each OST. Most writes lie on one, and take no memory for that.
+type ByOst = SmallVec<[(u32, u64); 2]>;
+/// The OST, and the epoch of a grant and bytes of it.
+type Taken = SmallVec<[(u32, u64, u64); 2]>;
 
 /// What is kept of one inode. See the module.
 #[derive(Debug)]
@@ -509,7 +515,7 @@ enum Keep {
     /// It has to go to the OSTs.
     Through,
     /// It has to wait until something was written out.
-    Full(Vec<(u32, u64)>),
+    Full(ByOst),
     /// There is no promise that there will be room for it.
     NoGrant,
 }
@@ -703,7 +709,7 @@ impl Client {
         let pieces = dirty.extents.count_with(offset, len);
         // What was there already makes no piece more.
         let overhead = if gaps.is_empty() { 0 } else { dirty.overhead.of_more(pieces) };
-        let mut wanted: Vec<(u32, u64)> = Vec::new();
+        let mut wanted = ByOst::new();
         for (from, to) in &gaps {
             let mut at = *from;
             for chunk in write.layout.chunks(*from, to - from) {
@@ -771,9 +777,9 @@ impl Client {
     fn take_room_and_grants(
         &self,
         inode: &Arc<Inode>,
-        wanted: Vec<(u32, u64)>,
+        wanted: ByOst,
         overhead: u64,
-    ) -> core::result::Result<Vec<(u32, u64, u64)>, Keep> {
+    ) -> core::result::Result<Taken, Keep> {
         let mut table = lock(&self.dirty.table);
         let mut with_overhead = wanted.clone();
         if let Some((_, bytes)) = with_overhead.first_mut() {

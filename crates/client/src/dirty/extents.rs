@@ -5,6 +5,10 @@ use std::collections::BTreeMap;
 
 use bytes::BytesMut;
 use sateen_types::{Copied, copied};
+use smallvec::SmallVec;
+
+/// From where to where; of one range there are few as a rule.
+pub(crate) type Gaps = SmallVec<[(u64, u64); 2]>;
 
 /// Most bytes that are taken at once for pieces to come: 1 MiB.
 const ROOM_BYTES_MAX: usize = 1 << 20;
@@ -118,9 +122,9 @@ impl Extents {
     }
 
     /// Parts of a range of which there is nothing: from where to where.
-    pub(crate) fn gaps(&self, offset: u64, len: u64) -> Vec<(u64, u64)> {
+    pub(crate) fn gaps(&self, offset: u64, len: u64) -> Gaps {
         let (mut at, end) = (offset, offset.saturating_add(len));
-        let mut gaps = Vec::new();
+        let mut gaps = Gaps::new();
         let first = self.before(offset).unwrap_or(offset);
         for (start, bytes) in self.all.range(first..end) {
             if *start > at {
@@ -267,7 +271,7 @@ mod tests {
                 let from = random.below(FILE_BYTES as u64 - 1);
                 let len = 1 + random.below((FILE_BYTES as u64 - from).min(70));
                 let range = from as usize..(from + len) as usize;
-                assert_eq!(extents.gaps(from, len), plain.gaps(range.start, range.end));
+                assert_eq!(extents.gaps(from, len)[..], plain.gaps(range.start, range.end));
                 let any = plain.0[range.clone()].iter().any(Option::is_some);
                 assert_eq!(extents.touches(from, len), any);
                 let mut copy = BytesMut::from(&b"before"[..]);
