@@ -6,6 +6,7 @@
 //! looks whether it is before.
 
 use core::ops::{Deref, DerefMut};
+use std::cell::RefCell;
 use std::sync::OnceLock;
 
 use sateen_types::{Errno, Timespec};
@@ -23,6 +24,14 @@ use crate::known_names::KnownNames;
 use crate::open_cache::KeptOpens;
 use crate::readahead::Ahead;
 use crate::sync::{Waiters, Woken};
+
+/// So many that have gone a thread keeps the memory of: a file that is made and closed needs one for a
+/// moment.
+const SPARE_MAX: usize = 64;
+
+thread_local! {
+    static SPARE: RefCell<Vec<Rare>> = const { RefCell::new(Vec::new()) };
+}
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -103,6 +112,26 @@ impl RareState {
 #[derive(Debug, Default)]
 pub(crate) struct Rare(Option<Box<RareState>>);
 
+impl Rare {
+    fn make(&mut self) -> &mut RareState {
+        // A thread that ends has none any more.
+        let spare = || SPARE.try_with(|spare| spare.borrow_mut().pop()).ok().flatten();
+        self.0.get_or_insert_with(|| spare().and_then(|spare| spare.0).unwrap_or_default())
+    }
+
+    /// Nothing is left of it.
+    fn goes(&mut self) {
+        let Some(mut rare) = self.0.take() else { return };
+        *rare = RareState::default();
+        let _ = SPARE.try_with(|spare| {
+            let mut spare = spare.borrow_mut();
+            if spare.len() < SPARE_MAX {
+                spare.push(Rare(Some(rare)));
+            }
+        });
+    }
+}
+
 impl Deref for InodeState {
     type Target = RareState;
 
@@ -117,7 +146,7 @@ impl Deref for InodeState {
 
 impl DerefMut for InodeState {
     fn deref_mut(&mut self) -> &mut RareState {
-        self.rare.0.get_or_insert_default()
+        self.rare.make()
     }
 }
 
@@ -137,7 +166,7 @@ impl InodeState {
     pub(crate) fn slim(&mut self) {
         let idle = self.opens == 0 && !self.syncing;
         if idle && self.rare.0.as_ref().is_some_and(|rare| rare.is_nothing()) {
-            self.rare = Rare(None);
+            self.rare.goes();
         }
     }
 }
