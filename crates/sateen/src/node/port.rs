@@ -6,7 +6,7 @@
 //! may wait for it and attributes for the unmount (`turns`): then these go there, too.
 
 use std::collections::HashMap;
-use std::future::{Future, ready};
+use std::future::Future;
 use std::io;
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -132,7 +132,7 @@ impl Port for ClientPort {
 
     fn give(&self, ino: Ino, (ost, object): (u32, ObjectId)) -> Known {
         let given = self.giving.get().is_some_and(|giving| giving.give(ino, ost, object));
-        Box::pin(ready(given))
+        at_once(given)
     }
 
     fn alone(&self, (ost, object): (u32, ObjectId)) -> Known {
@@ -145,7 +145,7 @@ impl Port for ClientPort {
                 false
             })
         });
-        Box::pin(ready(alone))
+        at_once(alone)
     }
 
     fn take_back(&self, ino: Ino, (ost, object): (u32, ObjectId)) {
@@ -240,12 +240,12 @@ impl Kernel {
 
     fn invalidate(&self, what: KernelInval) -> Known {
         if let Some(known) = self.at_once(what) {
-            return Box::pin(ready(known));
+            return at_once(known);
         }
         let done = Arc::new(Mutex::new(Done::default()));
         let job = Job { what, done: done.clone() };
         match &mut *lock(&self.state) {
-            State::Gone => return Box::pin(ready(true)),
+            State::Gone => return at_once(true),
             State::Here { jobs, .. } => jobs.push(job),
             State::Coming(early) => early.push(job),
         }
@@ -331,6 +331,21 @@ fn tell(Telling { notifier, keeps_names, root }: &Telling, what: KernelInval) ->
         // Nothing is left that could believe it.
         true
     })
+}
+
+/// An answer that is there already. It has no size, so that its box takes no memory.
+struct AtOnce<const ANSWER: bool>;
+
+impl<const ANSWER: bool> Future for AtOnce<ANSWER> {
+    type Output = bool;
+
+    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<bool> {
+        Poll::Ready(ANSWER)
+    }
+}
+
+fn at_once(answer: bool) -> Known {
+    if answer { Box::pin(AtOnce::<true>) } else { Box::pin(AtOnce::<false>) }
 }
 
 /// A job as a future.
