@@ -1,6 +1,7 @@
 //! Where objects lie: `SEQ/GROUP/OID.STRIPE`, all in hexadecimal. A group is 512 object ids
 //! of a sequence, so that no folder grows large and listings come in order.
 
+use std::fmt::{self, Write as _};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -8,6 +9,8 @@ use sateen_types::{Fid, ObjectId, Seq};
 
 /// Object ids of one group, as a power of two.
 const GROUP_BITS: u32 = 9;
+/// Most bytes of a name below the store's folder: `/SEQ/GROUP/OID.STRIPE`.
+const NAME_BYTES_MAX: usize = 17 + 9 + 9 + 9;
 
 /// A folder of objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,17 +25,26 @@ impl Group {
     }
 
     pub(super) fn path(self, folder: &Path) -> PathBuf {
-        sequence_path(folder, self.seq).join(format!("{:x}", self.high))
+        below(folder, format_args!("{:x}/{:x}", self.seq.0, self.high))
     }
 }
 
 pub(super) fn sequence_path(folder: &Path, seq: Seq) -> PathBuf {
-    folder.join(format!("{:x}", seq.0))
+    below(folder, format_args!("{:x}", seq.0))
 }
 
 pub(super) fn path(folder: &Path, object: ObjectId) -> PathBuf {
-    let group = Group::of(object).path(folder);
-    group.join(format!("{:x}.{:x}", object.fid.oid, object.stripe))
+    let Group { seq, high } = Group::of(object);
+    below(folder, format_args!("{:x}/{high:x}/{:x}.{:x}", seq.0, object.fid.oid, object.stripe))
+}
+
+/// A path with one piece of memory: each object that is born has one.
+fn below(folder: &Path, name: fmt::Arguments<'_>) -> PathBuf {
+    let mut path = PathBuf::with_capacity(folder.as_os_str().len() + NAME_BYTES_MAX);
+    path.push(folder);
+    // Nothing keeps a string from taking it.
+    let _ = write!(path.as_mut_os_string(), "/{name}");
+    path
 }
 
 /// The sequences that have folders, in order.

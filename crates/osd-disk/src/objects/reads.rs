@@ -15,6 +15,7 @@
 
 use std::fs::File;
 use std::io;
+use std::mem::MaybeUninit;
 use std::num::NonZeroU64;
 use std::ops::Range;
 use std::os::fd::AsRawFd as _;
@@ -241,8 +242,7 @@ pub(super) fn ask_for(file: &File, range: Range<u64>) {
 
 /// Whether a byte is in memory, or there is none. If it is not the kernel may begin to read it.
 pub(super) fn is_in_memory(file: &File, at: u64) -> bool {
-    let mut byte = BytesMut::with_capacity(1);
-    read_at_once(file, (at, 1), &mut byte).is_ok()
+    read_what_is_there(file, at, &mut [MaybeUninit::uninit()]).is_ok()
 }
 
 /// Reads with one call behind what the buffer holds, which has room for it.
@@ -289,18 +289,23 @@ fn read_at_once(
     (offset, len): (u64, usize),
     buffer: &mut BytesMut,
 ) -> io::Result<usize> {
-    let Ok(offset) = libc::off_t::try_from(offset) else { return Err(Errno::INVAL.into()) };
     let room = buffer.spare_capacity_mut();
     let room = room.get_mut(..len).unwrap_or_default();
-    let room = libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() };
-    let flags = libc::RWF_NOWAIT;
-    // SAFETY: the kernel writes into the spare capacity of the buffer, which nobody else has, and
-    // no more than there is of it. (The wrapper that there is takes initialized memory only.)
-    let read = unsafe { libc::preadv2(file.as_raw_fd(), &raw const room, 1, offset, flags) };
-    let Ok(read) = usize::try_from(read) else { return Err(io::Error::last_os_error()) };
-    // SAFETY: the kernel initialized the first `read` bytes of the spare capacity.
+    let read = read_what_is_there(file, offset, room)?;
+    // SAFETY: the first `read` bytes of the spare capacity are initialized.
     unsafe { buffer.set_len(buffer.len() + read) };
     Ok(read)
+}
+
+/// Reads what is in memory; so many bytes at the beginning of the room are initialized then.
+fn read_what_is_there(file: &File, offset: u64, room: &mut [MaybeUninit<u8>]) -> io::Result<usize> {
+    let Ok(offset) = libc::off_t::try_from(offset) else { return Err(Errno::INVAL.into()) };
+    let room = libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() };
+    let flags = libc::RWF_NOWAIT;
+    // SAFETY: the kernel writes into the room, which nobody else has, and no more than there is of
+    // it. (The wrapper that there is takes initialized memory only.)
+    let read = unsafe { libc::preadv2(file.as_raw_fd(), &raw const room, 1, offset, flags) };
+    usize::try_from(read).map_err(|_| io::Error::last_os_error())
 }
 
 #[cfg(test)]
