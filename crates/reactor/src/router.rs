@@ -4,21 +4,30 @@
 //! once the sender has returned there. Messages between two parties stay in order as long
 //! as they are sent from one thread.
 //!
+//! Each thread remembers whom it has sent to, as long as nobody comes or goes: so sending waits for
+//! nobody, and writes nothing that other threads read.
+//!
 //! What is for nobody here goes up, if there is an uplink: a network that reaches other
 //! processes. What comes from there is for somebody here or for nobody: see
 //! [`Router::deliver`].
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::sync::Weak;
 use std::time::Duration;
 
 use sateen_types::{Endpoint, Errno};
 use sateen_wire::{Body, Bulk, Message, Reply};
 
 use crate::run_loop::{self, Work};
-use crate::sync::{Arc, PoisonError, RwLock};
+use crate::sync::{
+    Arc, AtomicBool, AtomicU64, Ordering, PoisonError, RwLock, RwLockWriteGuard, thread_local,
+};
 
 /// Most endpoints in one process.
 pub const ENDPOINTS_MAX: usize = 1 << 16;
+/// Most that a thread remembers.
+const REMEMBERED_MAX: usize = 32;
 
 /// Whoever receives messages: a target, a client.
 pub trait Receiver: Send + Sync {
@@ -43,6 +52,41 @@ pub trait Receiver: Send + Sync {
 #[derive(Default)]
 pub struct Router {
     table: RwLock<Table>,
+    /// Tells the table as it is from all that any router has ever had; 0 as long as nobody was added.
+    version: AtomicU64,
+    has_uplink: AtomicBool,
+}
+
+/// Where the next version comes from. Of no account to anybody but to tell them apart.
+static VERSIONS: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
+
+/// What a thread remembers of a table of this version. It keeps nobody from going.
+#[derive(Default)]
+struct Remembered {
+    version: u64,
+    receivers: Vec<(Endpoint, Weak<dyn Receiver>)>,
+}
+
+thread_local! {
+    static REMEMBERED: RefCell<Remembered> = RefCell::default();
+}
+
+impl Remembered {
+    fn find(&self, version: u64, to: Endpoint) -> Option<Arc<dyn Receiver>> {
+        if self.version != version {
+            return None;
+        }
+        let (_, receiver) = self.receivers.iter().find(|(endpoint, _)| *endpoint == to)?;
+        receiver.upgrade()
+    }
+
+    fn note(&mut self, version: u64, to: Endpoint, receiver: &Arc<dyn Receiver>) {
+        if self.version != version || self.receivers.len() >= REMEMBERED_MAX {
+            self.receivers.clear();
+            self.version = version;
+        }
+        self.receivers.push((to, Arc::downgrade(receiver)));
+    }
 }
 
 #[derive(Default)]
@@ -59,9 +103,17 @@ impl std::fmt::Debug for Router {
 }
 
 impl Router {
+    /// The table, to be changed: what threads remember of it is old from here on.
+    fn change(&self) -> RwLockWriteGuard<'_, Table> {
+        let table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        let version = VERSIONS.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        self.version.store(version, Ordering::SeqCst);
+        table
+    }
+
     /// Adds an endpoint, replacing what was there. False if there is no room.
     pub fn add(&self, endpoint: Endpoint, receiver: Arc<dyn Receiver>) -> bool {
-        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        let mut table = self.change();
         if table.here.len() >= ENDPOINTS_MAX && !table.here.contains_key(&endpoint) {
             return false;
         }
@@ -72,7 +124,7 @@ impl Router {
     /// Removes an endpoint; messages to it get lost from now on.
     pub fn remove(&self, endpoint: Endpoint) {
         let gone = {
-            let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+            let mut table = self.change();
             table.here.remove(&endpoint)
         };
         // Its destructor may send.
@@ -82,7 +134,8 @@ impl Router {
     /// Whatever is for nobody here goes to the uplink from now on; with `None`, nowhere.
     pub fn set_uplink(&self, uplink: Option<Arc<dyn Receiver>>) {
         let before = {
-            let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+            let mut table = self.change();
+            self.has_uplink.store(uplink.is_some(), Ordering::SeqCst);
             core::mem::replace(&mut table.uplink, uplink)
         };
         // Its destructor may send.
@@ -112,6 +165,9 @@ impl Router {
 
     /// This thread is about to read from a disk, which may take long: nothing waits for that.
     pub(crate) fn before_disk(&self) {
+        if !self.has_uplink.load(Ordering::SeqCst) {
+            return;
+        }
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         let uplink = table.uplink.clone();
         drop(table);
@@ -162,7 +218,17 @@ impl Router {
     }
 
     fn receiver(&self, endpoint: Endpoint) -> Option<Arc<dyn Receiver>> {
+        let version = self.version.load(Ordering::SeqCst);
+        let known = REMEMBERED.with(|remembered| remembered.borrow().find(version, endpoint));
+        if known.is_some() {
+            return known;
+        }
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
-        table.here.get(&endpoint).or(table.uplink.as_ref()).cloned()
+        let receiver = table.here.get(&endpoint).or(table.uplink.as_ref()).cloned()?;
+        // Nobody changes it now.
+        let version = self.version.load(Ordering::SeqCst);
+        drop(table);
+        REMEMBERED.with(|remembered| remembered.borrow_mut().note(version, endpoint, &receiver));
+        Some(receiver)
     }
 }

@@ -2,7 +2,9 @@
 //! test compiles the crate's files against another version of this module.
 
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
-pub(crate) use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
+pub(crate) use std::sync::{
+    Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard,
+};
 pub(crate) use std::thread;
 pub(crate) use std::thread_local;
 

@@ -31,7 +31,7 @@ mod sync {
     pub(crate) use shuttle::sync::atomic::{
         AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering,
     };
-    pub(crate) use shuttle::sync::{Condvar, Mutex, MutexGuard, RwLock};
+    pub(crate) use shuttle::sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockWriteGuard};
     pub(crate) use shuttle::thread::{self, yield_now};
     pub(crate) use shuttle::thread_local;
     pub(crate) use std::sync::{Arc, PoisonError};
