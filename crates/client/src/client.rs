@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
-use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::task::Poll;
@@ -13,6 +12,7 @@ use sateen_wire::{
     TargetInfo,
 };
 
+use crate::apart::Apart;
 use crate::dir_pages::DirCache;
 use crate::dirty::DirtyTable;
 use crate::ended::EndedWell;
@@ -21,10 +21,12 @@ use crate::file_locks::FileLocks;
 use crate::given::Passthrough;
 use crate::grants::OstGrants;
 use crate::import::{Arrival, Import, RESEND_MAX_NS, WAITED_FOR};
+use crate::imports::Imports;
 use crate::inode::Inode;
+use crate::inodes::Inodes;
 use crate::kept_xattrs::XattrCache;
 use crate::llite::Spaces;
-use crate::lru::{Lru, Namespace, Retiring};
+use crate::lru::{Lru, Retiring};
 use crate::open_cache::OpenCache;
 use crate::outsiders::Outsiders;
 use crate::port::{KernelInval, Port};
@@ -44,8 +46,6 @@ const LEARN_TRIES: u32 = 200;
 const LEARN_PAUSE_NS: u64 = 50_000_000;
 /// How long a client that has lost its locks waits for the kernel to drop pages: 1 s.
 const FORGET_NS: u64 = 1_000_000_000;
-/// Stamps for inodes that were dropped.
-const DROPPED_PLACES: usize = 256;
 /// How long a client that goes waits for targets to hear its goodbye: 5 s for the OSTs, and as
 /// long again for the others; and before that as long for the MDTs to hear of sizes. One that
 /// hears none evicts it when somebody wants its locks.
@@ -95,65 +95,6 @@ pub enum Connection {
     Foreign,
 }
 
-#[derive(Debug)]
-pub(crate) struct Inodes {
-    pub(crate) all: BTreeMap<Fid, Arc<Inode>>,
-    /// The locks of each MDT.
-    pub(crate) namespaces: BTreeMap<u32, Arc<Namespace>>,
-    /// Stamps of the last time that an inode was dropped, each for all FIDs that share a place:
-    /// what was asked before says nothing of an inode's next life here. With one stamp for all
-    /// a busy client would believe no answer that another file's end overtook.
-    dropped_at: [u64; DROPPED_PLACES],
-    /// The last inode that [`Client::scrub`] has looked at.
-    scrubbed: Fid,
-}
-
-impl Default for Inodes {
-    fn default() -> Inodes {
-        let dropped_at = [0; DROPPED_PLACES];
-        Inodes {
-            all: BTreeMap::new(),
-            namespaces: BTreeMap::new(),
-            dropped_at,
-            scrubbed: Fid::default(),
-        }
-    }
-}
-
-impl Inodes {
-    pub(crate) fn get(&mut self, fid: Fid) -> Arc<Inode> {
-        if let Some(inode) = self.all.get(&fid) {
-            return inode.clone();
-        }
-        let (dropped_at, of) = (self.dropped_at(fid), self.namespace(seq::mdt_of(fid.seq)));
-        let inode = Arc::new(Inode::new(fid, dropped_at, of));
-        self.all.insert(fid, inode.clone());
-        inode
-    }
-
-    /// The locks of an MDT.
-    pub(crate) fn namespace(&mut self, mdt: u32) -> Arc<Namespace> {
-        self.namespaces.entry(mdt).or_default().clone()
-    }
-
-    fn place(fid: Fid) -> usize {
-        (fid.seq.0 as usize ^ fid.oid as usize) % DROPPED_PLACES
-    }
-
-    /// Stamp of the last time that this inode may have been dropped.
-    pub(crate) fn dropped_at(&self, fid: Fid) -> u64 {
-        self.dropped_at.get(Inodes::place(fid)).copied().unwrap_or(u64::MAX)
-    }
-
-    /// Removes an inode, as is known from `stamp` on.
-    pub(crate) fn remove(&mut self, fid: Fid, stamp: u64) {
-        if let Some(at) = self.dropped_at.get_mut(Inodes::place(fid)) {
-            *at = stamp;
-        }
-        self.all.remove(&fid);
-    }
-}
-
 /// A client of one file system.
 pub struct Client {
     pub(crate) config: ClientConfig,
@@ -164,14 +105,14 @@ pub struct Client {
     /// How many incarnations there were before: whatever goes by a lock belongs to the era that
     /// it was taken in, and is not done in another.
     era: AtomicU64,
-    imports: Mutex<BTreeMap<Endpoint, Arc<Import>>>,
-    pub(crate) inodes: Mutex<Inodes>,
+    imports: Imports,
+    pub(crate) inodes: Inodes,
     /// Locked before the inodes.
     pub(crate) lru: Mutex<Lru>,
     /// How often connections were looked after: the time by which inodes get old.
     pub(crate) ticks: AtomicU32,
     pub(crate) retiring: Mutex<Retiring>,
-    pub(crate) files: Mutex<BTreeMap<u64, Arc<crate::llite::File>>>,
+    pub(crate) files: Apart<BTreeMap<u64, Arc<crate::llite::File>>>,
     pub(crate) open_cache: OpenCache,
     pub(crate) xattr_cache: XattrCache,
     pub(crate) dir_cache: DirCache,
@@ -181,7 +122,7 @@ pub struct Client {
     pub(crate) unstable: Arc<Unstable>,
     pub(crate) ended: Arc<EndedWell>,
     /// What MDTs have open for this client, from the moment that they have answered.
-    pub(crate) at_mdts: Mutex<BTreeMap<u64, AtMdt>>,
+    pub(crate) at_mdts: Apart<BTreeMap<u64, AtMdt>>,
     /// Names in directories that this client has made.
     pub(crate) known_names: Arc<AtomicUsize>,
     pub(crate) grants: Mutex<OstGrants>,
@@ -224,12 +165,12 @@ impl Client {
             port,
             incarnation: Mutex::new((config.id, 0)),
             era: AtomicU64::new(0),
-            imports: Mutex::default(),
-            inodes: Mutex::default(),
+            imports: Imports::default(),
+            inodes: Inodes::default(),
             lru: Mutex::default(),
             ticks: AtomicU32::new(0),
             retiring: Mutex::default(),
-            files: Mutex::default(),
+            files: Apart::default(),
             open_cache: OpenCache::default(),
             xattr_cache: XattrCache::default(),
             dir_cache: DirCache::default(),
@@ -238,7 +179,7 @@ impl Client {
             unsynced: UnsyncedObjects::default(),
             unstable: Arc::default(),
             ended: Arc::default(),
-            at_mdts: Mutex::default(),
+            at_mdts: Apart::default(),
             known_names: Arc::default(),
             grants: Mutex::default(),
             dirty: DirtyTable::default(),
@@ -342,24 +283,24 @@ impl Client {
     }
 
     pub(crate) fn all_imports(&self) -> Vec<(Endpoint, Arc<Import>)> {
-        lock(&self.imports).iter().map(|(target, import)| (*target, import.clone())).collect()
+        self.imports.all().iter().map(|(target, import)| (*target, import.clone())).collect()
     }
 
     /// Those of MDTs: there may be very many OSTs.
     pub(crate) fn mdt_imports(&self) -> Vec<Arc<Import>> {
-        let imports = lock(&self.imports);
+        let imports = self.imports.all();
         let mdts = imports.range(Endpoint::Mdt(0)..=Endpoint::Mdt(u32::MAX));
         mdts.map(|(_, import)| import.clone()).collect()
     }
 
     /// Whether there is such an OST.
     pub(crate) fn any_ost(&self, which: impl Fn(u32) -> bool) -> bool {
-        let imports = lock(&self.imports);
+        let imports = self.imports.all();
         imports.keys().any(|target| matches!(target, Endpoint::Ost(index) if which(*index)))
     }
 
     fn imports_of(&self, which: impl Fn(Endpoint) -> bool) -> Vec<Arc<Import>> {
-        let imports = lock(&self.imports);
+        let imports = self.imports.all();
         imports.iter().filter(|(target, _)| which(**target)).map(|(_, i)| i.clone()).collect()
     }
 
@@ -382,7 +323,7 @@ impl Client {
     /// Tells the MDTs of everything written that they have not heard of, and waits for what is on
     /// its way: each of them in turn, beside the others.
     async fn tell_all_sizes(self: &Arc<Client>) {
-        let inodes: Vec<_> = lock(&self.inodes).all.values().cloned().collect();
+        let inodes = self.inodes.all();
         let mut by_mdt: BTreeMap<u32, Vec<Arc<Inode>>> = BTreeMap::new();
         for inode in inodes {
             let state = lock(&inode.state);
@@ -461,7 +402,6 @@ impl Client {
 
     fn add_import(&self, target: Endpoint) -> Arc<Import> {
         let me = lock(&self.incarnation);
-        let mut imports = lock(&self.imports);
         let about = (target, self.config.file_system);
         let new = || {
             let runs = (self.ended.clone(), self.unstable.clone());
@@ -469,7 +409,7 @@ impl Client {
             import.promise_to_speak(self.speaks_to(target));
             Arc::new(import)
         };
-        imports.entry(target).or_insert_with(new).clone()
+        self.imports.get_or_make(target, new)
     }
 
     fn spawn_ticker(self: &Arc<Client>) {
@@ -501,18 +441,14 @@ impl Client {
     /// let go by whoever was the last to need them; this is for those that were met by a request
     /// and never told to the kernel, and for two who were both the last.
     fn scrub(self: &Arc<Client>) {
-        let idle: Vec<_> = {
-            let mut inodes = lock(&self.inodes);
-            let from = (Bound::Excluded(inodes.scrubbed), Bound::Unbounded);
-            let seen: Vec<_> = inodes.all.range(from).map(|(_, i)| i).take(SCRUB_MAX).collect();
-            let last = seen.last().filter(|_| seen.len() == SCRUB_MAX).map(|inode| inode.fid);
+        let mut idle = Vec::new();
+        self.inodes.look(&mut lock(&self.lru).scrubbing, SCRUB_MAX, |inode| {
             // A request that is using it may be about to tell the kernel of it.
-            let unused =
-                |inode: &&Arc<Inode>| Arc::strong_count(inode) == 1 && lock(&inode.state).is_idle();
-            let idle: Vec<_> = seen.into_iter().filter(unused).cloned().collect();
-            inodes.scrubbed = last.unwrap_or_default();
-            idle
-        };
+            if Arc::strong_count(inode) == 1 && lock(&inode.state).is_idle() {
+                idle.push(inode.clone());
+            }
+            true
+        });
         for inode in idle {
             self.retire(inode);
         }
@@ -523,7 +459,7 @@ impl Client {
     }
 
     pub(crate) fn import(&self, target: Endpoint) -> Option<Arc<Import>> {
-        lock(&self.imports).get(&target).cloned()
+        self.imports.get(target)
     }
 
     /// The import of an OST that a layout names. The MDT may have heard of it before us.
@@ -543,7 +479,7 @@ impl Client {
 
     /// The targets of the mounted file system.
     pub(crate) fn targets(&self) -> Vec<Endpoint> {
-        lock(&self.imports).keys().copied().collect()
+        self.imports.all().keys().copied().collect()
     }
 
     /// A stamp above all given before.
@@ -552,14 +488,14 @@ impl Client {
     }
 
     pub(crate) fn inode(&self, fid: Fid) -> Arc<Inode> {
-        let inode = lock(&self.inodes).get(fid);
+        let inode = self.inodes.get(fid);
         self.is_used(&inode);
         inode
     }
 
     /// The same, if it is there.
     pub(crate) fn known_inode(&self, fid: Fid) -> Option<Arc<Inode>> {
-        let inode = lock(&self.inodes).all.get(&fid).cloned()?;
+        let inode = self.inodes.find(fid)?;
         self.is_used(&inode);
         Some(inode)
     }
@@ -641,7 +577,7 @@ impl Client {
             }
             // Also of imports that are made from now on.
             *me = (next_incarnation(incarnation), me.1 + 1);
-            let imports = lock(&self.imports);
+            let imports = self.imports.all();
             imports.values().map(|import| (import.clone(), import.renew(me.0, me.1))).unzip()
         };
         for (answers, line) in woken {
@@ -738,12 +674,10 @@ impl Client {
         self.fids.forget(mdt);
         self.closed_at(mdt);
         self.loses_opens(mdt);
-        let inodes: Vec<_> = {
-            let mut inodes = lock(&self.inodes);
-            inodes.dropped_at.fill(self.stamp());
-            inodes.all.values().filter(|inode| concerned(inode.fid)).cloned().collect()
-        };
-        let files: Vec<_> = lock(&self.files).values().cloned().collect();
+        self.inodes.begin_anew(|| self.stamp());
+        let inodes = self.inodes.those(|inode| concerned(inode.fid));
+        let mut files = Vec::new();
+        self.files.all().for_each(|part| files.extend(part.values().cloned()));
         for file in files.iter().filter(|file| concerned(file.inode.fid)) {
             file.lose(&self.unsynced);
         }

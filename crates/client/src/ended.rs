@@ -41,7 +41,7 @@ impl Client {
     /// An OST was started again after a run that ended in good order, as is noted by now: nothing
     /// that was written then has to be synced.
     pub(crate) fn ost_ended_well(&self, ost: u32) {
-        let inodes: Vec<_> = lock(&self.inodes).all.values().cloned().collect();
+        let inodes = self.inodes.all();
         for inode in inodes {
             if let Some(rare) = lock(&inode.state).rare_if_any() {
                 rare.unsynced.retain(|at| at.ost != ost || !self.ended.has(*at));

@@ -46,7 +46,7 @@ impl Client {
     pub(crate) fn on_glimpse(self: &Arc<Client>, fid: Fid, (id, question): (LockId, u64)) {
         let (era, now) = (self.era(), self.port.now().wall());
         // Others who look do not use it, and one that is not known is not made for them.
-        let inode = lock(&self.inodes).all.get(&fid).cloned();
+        let inode = self.inodes.find(fid);
         let told = inode.and_then(|inode| lock(&inode.state).glimpsed(id, now));
         if told.is_some() {
             self.count(Verb::LockGlimpse);

@@ -338,7 +338,7 @@ impl Client {
 
     /// Whether whoever reads or writes a file from here may do so beside a group.
     pub fn is_beside_group(&self, fid: Fid) -> bool {
-        let inode = lock(&self.inodes).all.get(&fid).cloned();
+        let inode = self.inodes.find(fid);
         inode.is_some_and(|inode| lock(&inode.state).locks.iter().any(Held::is_group))
     }
 
@@ -386,7 +386,7 @@ impl Client {
 
     /// The program that has a file open waits for groups, or does not.
     pub fn set_nonblock(&self, handle: u64, nonblock: bool) {
-        if let Some(file) = lock(&self.files).get(&handle) {
+        if let Some(file) = self.files.of(handle).get(&handle) {
             file.group.set_nonblock(nonblock);
         }
     }

@@ -132,10 +132,10 @@ impl Client {
 
     /// How many entries the tables have.
     pub fn census(&self) -> Census {
-        let inodes: Vec<_> = lock(&self.inodes).all.values().cloned().collect();
+        let inodes = self.inodes.all();
         let count = |state: &InodeState| state.locks.len() + state.cancels.len();
         let locks = inodes.iter().map(|inode| count(&lock(&inode.state))).sum();
-        let files = lock(&self.files).len();
+        let files = self.files.all().map(|part| part.len()).sum();
         let (unsynced, lost) = self.unsynced.census();
         let dirty_bytes = self.dirty.bytes_in_all();
         let (opens_kept, opens_reused, opens_unclosed) = self.open_cache.census();

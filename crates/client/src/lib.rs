@@ -11,10 +11,11 @@
 //! | `lov` | striping: a file range over objects |
 //! | `mdc`, `osc` | typed requests to MDTs and OSTs |
 //! | `atime` | when reading sets the atime |
-//! | `import` | connections: slots, resends, reconnects |
+//! | `import`, `imports` | connections: slots, resends, reconnects; all of them, by target |
 //! | `open_cache` | opens that are kept at MDTs |
 //! | `recover` | an MDT that was restarted in good order: telling it what is held |
 //! | `ended` | runs of OSTs that ended in good order |
+//! | `inodes`, `apart` | all inodes; tables in parts with a lock each |
 //! | `held`, `rare` | the locks on one inode; what only some inodes need |
 //! | `lru` | limits to what is kept: by number, by age |
 //! | `dir_pages` | pages of directories that stay under their lock |
@@ -37,6 +38,7 @@
 //! | `unsynced` | what dropped inodes leave to be synced |
 //! | `by_stripe` | what is remembered of objects of one file |
 
+mod apart;
 mod atime;
 mod by_stripe;
 mod client;
@@ -52,7 +54,9 @@ mod grants;
 mod group;
 mod held;
 mod import;
+mod imports;
 mod inode;
+mod inodes;
 mod inspect;
 mod kept_xattrs;
 mod known_names;

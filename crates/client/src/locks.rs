@@ -399,11 +399,11 @@ impl Client {
             return;
         }
         let inode = {
-            let mut inodes = lock(&self.inodes);
-            match inodes.all.get(&grant.fid) {
-                Some(inode) => inode.clone(),
-                None if stamp < inodes.dropped_at(grant.fid) => return,
-                None => inodes.get(grant.fid),
+            let mut part = self.inodes.part(grant.fid);
+            match part.find(grant.fid) {
+                Some(inode) => inode,
+                None if stamp < part.dropped_at(grant.fid) => return,
+                None => self.inodes.get_in(&mut part, grant.fid),
             }
         };
         self.is_used(&inode);

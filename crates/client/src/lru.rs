@@ -9,7 +9,6 @@
 //! as long as it likes: there only locks are given back, for their age or because that is asked for.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -17,6 +16,7 @@ use sateen_types::{Endpoint, Errno, Fid, Result, seq};
 
 use crate::client::{Client, TICK_NS};
 use crate::inode::Inode;
+use crate::inodes::Hand;
 use crate::stats::Verb;
 use crate::sync::lock;
 
@@ -143,14 +143,17 @@ pub struct LruInfo {
 #[derive(Debug)]
 pub(crate) struct Lru {
     pub(crate) inodes_max: usize,
-    hand: Fid,
+    hand: Hand,
     /// The one that looks for what is old.
-    aging: Fid,
+    aging: Hand,
+    /// And for what nobody needs.
+    pub(crate) scrubbing: Hand,
 }
 
 impl Default for Lru {
     fn default() -> Lru {
-        Lru { inodes_max: INODES_DEFAULT, hand: Fid::default(), aging: Fid::default() }
+        let [hand, aging, scrubbing] = [Hand::default(); 3];
+        Lru { inodes_max: INODES_DEFAULT, hand, aging, scrubbing }
     }
 }
 
@@ -192,7 +195,7 @@ impl Client {
 
     fn namespace(&self, target: Endpoint) -> Result<Arc<Namespace>> {
         let Endpoint::Mdt(mdt) = target else { return Err(Errno::EOPNOTSUPP) };
-        Ok(lock(&self.inodes).namespace(mdt))
+        Ok(self.inodes.namespace(mdt))
     }
 
     /// The locks of an MDT that this client holds.
@@ -292,58 +295,43 @@ impl Client {
 
     /// Looks at all inodes, some at a time.
     fn walk(&self, mut look: impl FnMut(&Arc<Inode>)) {
-        let mut from = Fid::default();
-        loop {
-            let inodes = lock(&self.inodes);
-            let mut looked = 0;
-            for (fid, inode) in inodes.all.range((Bound::Excluded(from), Bound::Unbounded)) {
+        let mut hand = Hand::default();
+        let mut some = || {
+            self.inodes.look(&mut hand, LOOK_AT_ONCE, |inode| {
                 look(inode);
-                (from, looked) = (*fid, looked + 1);
-                if looked == LOOK_AT_ONCE {
-                    break;
-                }
-            }
-            if looked < LOOK_AT_ONCE {
-                return;
-            }
-        }
+                true
+            })
+        };
+        while !some().is_round {}
     }
 
     fn surplus(&self) -> Vec<Arc<Inode>> {
         let mut lru = lock(&self.lru);
         let mut unused = Vec::new();
         let mut surplus = {
-            let inodes = lock(&self.inodes);
             let mut more = lru.inodes_max;
             let mut locks = BTreeMap::new();
-            for (mdt, of) in &inodes.namespaces {
+            for (mdt, of) in self.inodes.namespaces().iter() {
                 let limit = of.lru_size();
                 if limit > 0 {
                     more = more.saturating_add(limit);
                     locks.insert(*mdt, of.lock_count().saturating_sub(limit));
                 }
             }
-            Surplus { locks, inodes: inodes.all.len().saturating_sub(more) }
+            Surplus { locks, inodes: self.inodes.len().saturating_sub(more) }
         };
         for _ in 0..LOOK_MAX / LOOK_AT_ONCE {
             if surplus.is_over() || unused.len() >= PRUNE_MAX {
                 break;
             }
-            let inodes = lock(&self.inodes);
-            let mut looked = 0;
-            for (fid, inode) in inodes.all.range((Bound::Excluded(lru.hand), Bound::Unbounded)) {
-                if looked == LOOK_AT_ONCE || surplus.is_over() || unused.len() >= PRUNE_MAX {
-                    break;
-                }
-                looked += 1;
-                lru.hand = *fid;
+            let looked = self.inodes.look(&mut lru.hand, LOOK_AT_ONCE, |inode| {
                 if surplus.takes(inode) {
                     unused.push(inode.clone());
                 }
-            }
-            if looked < LOOK_AT_ONCE && !surplus.is_over() && unused.len() < PRUNE_MAX {
+                !surplus.is_over() && unused.len() < PRUNE_MAX
+            });
+            if looked.is_round {
                 // Once round, and no further: what was passed over has been used.
-                lru.hand = Fid::default();
                 break;
             }
         }
@@ -356,19 +344,13 @@ impl Client {
         let now = self.ticks.load(Ordering::Relaxed);
         let mut old = Vec::new();
         let mut left = {
-            let inodes = lock(&self.inodes);
-            let soonest = inodes.namespaces.values().map(|of| of.age()).min().unwrap_or(u64::MAX);
-            let often = inodes.all.len() as u64 * LOOKS_PER_AGE / soonest.max(1);
+            let ages = self.inodes.namespaces().values().map(|of| of.age()).min();
+            let soonest = ages.unwrap_or(u64::MAX);
+            let often = self.inodes.len() as u64 * LOOKS_PER_AGE / soonest.max(1);
             usize::try_from(often).unwrap_or(LOOK_MAX).clamp(LOOK_AT_ONCE, LOOK_MAX)
         };
         while left > 0 && old.len() < PRUNE_MAX {
-            let inodes = lock(&self.inodes);
-            let most = left.min(LOOK_AT_ONCE);
-            let mut looked = 0;
-            let from = (Bound::Excluded(lru.aging), Bound::Unbounded);
-            for (fid, inode) in inodes.all.range(from).take(most) {
-                looked += 1;
-                lru.aging = *fid;
+            let looked = self.inodes.look(&mut lru.aging, left.min(LOOK_AT_ONCE), |inode| {
                 let unused_for = u64::from(now.wrapping_sub(inode.used_at.load(Ordering::Relaxed)));
                 let mut state = lock(&inode.state);
                 // What is only needed now and then need not be kept by one that is idle.
@@ -381,19 +363,19 @@ impl Client {
                     inode.used_at.store(now, Ordering::Relaxed);
                     old.push(inode.clone());
                 }
-            }
-            if looked < most {
-                lru.aging = Fid::default();
+                true
+            });
+            if looked.is_round {
                 break;
             }
-            left -= looked;
+            left -= looked.count;
         }
         old
     }
 
     /// Has everything go that was not used since that was asked for.
     fn sweep(self: &Arc<Client>) {
-        let all: Vec<_> = lock(&self.inodes).namespaces.values().cloned().collect();
+        let all: Vec<_> = self.inodes.namespaces().values().cloned().collect();
         for of in all {
             let left = of.sweeps.load(Ordering::Relaxed);
             if left == 0 {
@@ -444,8 +426,11 @@ mod tests {
 
     /// The first inode of an MDT.
     fn inode_of(mdt: u32) -> Arc<Inode> {
-        let mut inodes = crate::client::Inodes::default();
-        inodes.get(Fid { seq: seq::super_first(mdt, 0).unwrap(), oid: 1, ver: 0 })
+        crate::inodes::Inodes::default().get(Fid {
+            seq: seq::super_first(mdt, 0).unwrap(),
+            oid: 1,
+            ver: 0,
+        })
     }
 
     #[test]

@@ -435,7 +435,7 @@ impl Client {
     /// Closes all that are kept for writing: what ends otherwise than by closes, the size of that nobody
     /// knows for sure.
     pub async fn close_kept_writes(self: &Arc<Client>) {
-        let inodes: Vec<_> = lock(&self.inodes).all.values().cloned().collect();
+        let inodes = self.inodes.all();
         // One MDT that does not answer keeps nobody from closing those of others.
         let mut of_mdts: BTreeMap<u32, Vec<(Arc<Inode>, KeptOpen)>> = BTreeMap::new();
         for inode in inodes {

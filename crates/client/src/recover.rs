@@ -193,7 +193,7 @@ impl Client {
                 more.iter().for_each(|other| self.is_given_back(other.fid, other.id));
             }
             (MdtRequest::Close { open_id, .. }, _) => {
-                lock(&self.at_mdts).remove(&open_id.id);
+                self.at_mdts.of(open_id.id).remove(&open_id.id);
             }
             (MdtRequest::Open { fid, flags, open_id, .. }, Some(MdtReply::Opened { .. }))
             | (MdtRequest::Tmpfile { fid, flags, open_id, .. }, Some(MdtReply::Created { .. })) => {
@@ -215,7 +215,7 @@ impl Client {
     }
 
     fn is_given_back(&self, fid: Fid, id: LockId) {
-        let inode = lock(&self.inodes).all.get(&fid).cloned();
+        let inode = self.inodes.find(fid);
         if let Some(inode) = inode {
             let mut state = lock(&inode.state);
             let Some(rare) = state.rare_if_any() else { return };
@@ -226,13 +226,13 @@ impl Client {
 
     fn is_open_at_mdt(&self, fid: Fid, open: OpenId, flags: OpenFlags) {
         let flags = OpenFlags { truncate: false, ..flags };
-        lock(&self.at_mdts).insert(open.id, AtMdt { fid, flags });
+        self.at_mdts.of(open.id).insert(open.id, AtMdt { fid, flags });
     }
 
     /// An MDT knows of no opens any more, or none does.
     pub(crate) fn closed_at(&self, mdt: Option<u32>) {
         let concerned = |at: &AtMdt| mdt.is_none_or(|mdt| mdt == seq::mdt_of(at.fid.seq));
-        lock(&self.at_mdts).retain(|_, at| !concerned(at));
+        self.at_mdts.all().for_each(|mut part| part.retain(|_, at| !concerned(at)));
     }
 
     /// An MDT that this client may go on with does not know yet what it holds.
@@ -287,9 +287,7 @@ impl Client {
     }
 
     fn inodes_of(&self, mdt: u32) -> Vec<Arc<Inode>> {
-        let inodes = lock(&self.inodes);
-        let of_mdt = inodes.all.values().filter(|inode| seq::mdt_of(inode.fid.seq) == mdt);
-        of_mdt.cloned().collect()
+        self.inodes.those(|inode| seq::mdt_of(inode.fid.seq) == mdt)
     }
 
     /// Everything that an MDT has given to this client, in messages, but for what is `under_way` back:
@@ -301,12 +299,13 @@ impl Client {
             return Lists(vec![nothing()]).end();
         }
         let mut opens = Vec::new();
-        for (id, at) in lock(&self.at_mdts).iter() {
-            if seq::mdt_of(at.fid.seq) == mdt {
+        for part in self.at_mdts.all() {
+            for (id, at) in part.iter().filter(|(_, at)| seq::mdt_of(at.fid.seq) == mdt) {
                 let (open_id, closing) = (OpenId { id: *id }, under_way.closes.contains(id));
                 opens.push(HeldOpen { open_id, fid: at.fid, flags: at.flags, closing });
             }
         }
+        opens.sort_unstable_by_key(|open: &HeldOpen| open.open_id);
         let mut file_locks = self.file_locks_of(mdt);
         // Those that went with a close of which nobody has heard yet.
         file_locks.retain(|held| {

@@ -84,7 +84,7 @@ impl Client {
 
     /// A directory was read from its beginning.
     pub(super) fn may_look_ahead(self: &Arc<Client>, dir: Fid, entries: &[DirEntry], end: bool) {
-        let Some(inode) = lock(&self.inodes).all.get(&dir).cloned() else { return };
+        let Some(inode) = self.inodes.find(dir) else { return };
         let now = self.ticks.load(Ordering::Relaxed);
         let names = entries.iter().map(|entry| (entry.cookie, &entry.name));
         let left = self.statahead.listed(&inode, now, names, end);

@@ -913,7 +913,7 @@ impl Client {
 
     /// Whether a write must take set-id bits away first.
     pub fn has_set_id(&self, fid: Fid) -> bool {
-        let inode = lock(&self.inodes).all.get(&fid).cloned();
+        let inode = self.inodes.find(fid);
         inode.is_some_and(|inode| {
             let state = lock(&inode.state);
             let known = state.attr.filter(|_| state.meta_known);

@@ -108,7 +108,7 @@ impl Client {
     /// A directory was read from its start. There is no close that could tell the MDT; nobody
     /// waits until it has heard.
     fn note_listing(self: &Arc<Client>, fid: Fid, atime: AtimePolicy) {
-        let Some(inode) = lock(&self.inodes).all.get(&fid).cloned() else { return };
+        let Some(inode) = self.inodes.find(fid) else { return };
         let now = self.port.now().wall();
         if !inode.update(|state| state.listed(atime, now)) {
             return;

@@ -344,7 +344,7 @@ impl Client {
         match self.finish_create(parent, &inode, (id, how, cred), &made).await {
             Ok(created) => Ok(created),
             Err(errno) => {
-                lock(&self.files).remove(&id.id);
+                self.files.of(id.id).remove(&id.id);
                 self.drop_open(inode, id, how).await;
                 Err(errno)
             }
@@ -481,7 +481,7 @@ impl Client {
             group: InGroup::default(),
         };
         file.group.set_nonblock(how.nonblock);
-        let mut files = lock(&self.files);
+        let mut files = self.files.of(id.id);
         // Whoever loses the opens marks those in the table, after having set this.
         file.lost.store(asked_at < self.lost_at(inode.fid), Ordering::SeqCst);
         files.insert(id.id, Arc::new(file));
@@ -517,7 +517,7 @@ impl Client {
     }
 
     pub(crate) fn file(&self, handle: u64) -> Result<Arc<File>> {
-        let file = lock(&self.files).get(&handle).cloned().ok_or(Errno::EBADF)?;
+        let file = self.files.of(handle).get(&handle).cloned().ok_or(Errno::EBADF)?;
         if file.lost.load(Ordering::SeqCst) {
             return Err(Errno::EIO);
         }
@@ -532,10 +532,10 @@ impl Client {
     /// same.
     pub async fn close(self: &Arc<Client>, handle: u64) -> Result<()> {
         let era = self.era();
-        let Some(file) = lock(&self.files).get(&handle).cloned() else { return Err(Errno::EBADF) };
+        let file = self.files.of(handle).get(&handle).cloned().ok_or(Errno::EBADF)?;
         // Until then it may be lost like any other.
         to_the_end(file_writes_ended(&file)).await;
-        if lock(&self.files).remove(&handle).is_none() {
+        if self.files.of(handle).remove(&handle).is_none() {
             return Err(Errno::EBADF);
         }
         self.leave_group_of(&file);
@@ -699,7 +699,7 @@ impl Client {
     /// # Errors
     /// As [`Client::fsync`]; `EIO` if the MDT has forgotten that it is open.
     pub async fn fsync_file(self: &Arc<Client>, handle: u64) -> Result<()> {
-        let file = lock(&self.files).get(&handle).cloned().ok_or(Errno::EBADF)?;
+        let file = self.files.of(handle).get(&handle).cloned().ok_or(Errno::EBADF)?;
         let synced = self.sync_file(&file).await;
         self.and_lost_changes(file.inode.fid, synced)
     }
@@ -774,7 +774,7 @@ impl Client {
     /// The OSTs', once for each open; `EIO` if the client was evicted, and with it what was
     /// written may be lost.
     pub fn flush_file(&self, handle: u64) -> Result<()> {
-        let file = lock(&self.files).get(&handle).cloned().ok_or(Errno::EBADF)?;
+        let file = self.files.of(handle).get(&handle).cloned().ok_or(Errno::EBADF)?;
         if !file.keeps {
             return Ok(());
         }
@@ -792,7 +792,7 @@ impl Client {
 
     /// Whether writes through an open may be kept, so that its closes may have something to say.
     pub fn keeps_writes(&self, handle: u64) -> bool {
-        lock(&self.files).get(&handle).is_some_and(|file| file.keeps)
+        self.files.of(handle).get(&handle).is_some_and(|file| file.keeps)
     }
 
     /// Whether a close of an open may have something to say, and so is worth a question.
@@ -856,7 +856,7 @@ impl Client {
     /// # Errors
     /// The first one met; the rest is synced all the same.
     pub async fn sync_all(self: &Arc<Client>) -> Result<()> {
-        let inodes: Vec<_> = lock(&self.inodes).all.values().cloned().collect();
+        let inodes = self.inodes.all();
         let mut result = Ok(());
         self.write_out_all();
         for inode in inodes {

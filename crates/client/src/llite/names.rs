@@ -100,7 +100,7 @@ impl Client {
     /// mostly about to make it, and to look for the next. If there were several, all names are
     /// asked for, and nobody waits for that.
     fn missed_a_name(self: &Arc<Client>, dir: Fid) {
-        let Some(inode) = lock(&self.inodes).all.get(&dir).cloned() else { return };
+        let Some(inode) = self.inodes.find(dir) else { return };
         if !lock(&inode.state).names.missed(&self.known_names) {
             return;
         }
@@ -127,7 +127,7 @@ impl Client {
     /// Whether what a request sent at `stamp` found of an inode stands under a lock for these
     /// bits that has been there ever since.
     fn stands(&self, fid: Fid, bits: Ibits, stamp: u64) -> bool {
-        let inode = lock(&self.inodes).all.get(&fid).cloned();
+        let inode = self.inodes.find(fid);
         inode.is_some_and(|inode| lock(&inode.state).stands(bits, stamp))
     }
 
@@ -279,7 +279,7 @@ impl Client {
     /// An inode lost a name through this client.
     async fn lost_a_name(self: &Arc<Client>, attr: Option<Attr>, sent: u64) {
         let Some(attr) = attr else { return };
-        let inode = lock(&self.inodes).all.get(&attr.fid).cloned();
+        let inode = self.inodes.find(attr.fid);
         let Some(inode) = inode else {
             if attr.nlink == 0 {
                 self.unsynced.take(attr.fid);
@@ -389,7 +389,7 @@ impl Client {
     /// An inode was moved by a request sent at `sent`: its ctime is new, and what was known of
     /// it is old.
     async fn touched(&self, fid: Fid, sent: u64) {
-        let inode = lock(&self.inodes).all.get(&fid).cloned();
+        let inode = self.inodes.find(fid);
         if let Some(inode) = inode {
             self.own_change(&inode, None, sent).await;
         }
@@ -440,7 +440,7 @@ impl Client {
     /// The kernel has forgotten `count` references. The last one drops the inode, and gives
     /// its locks back.
     pub fn forget(self: &Arc<Client>, fid: Fid, count: u64) {
-        let inode = lock(&self.inodes).all.get(&fid).cloned();
+        let inode = self.inodes.find(fid);
         let Some(inode) = inode else { return };
         inode.update(|state| state.lookups = state.lookups.saturating_sub(count));
         self.retire(inode);
@@ -512,8 +512,8 @@ impl Client {
         let fid = inode.fid;
         drop(inode);
         let due = {
-            let mut inodes = lock(&self.inodes);
-            let Some(inode) = inodes.all.get(&fid).cloned() else { return };
+            let mut part = self.inodes.part(fid);
+            let Some(inode) = part.find(fid) else { return };
             let mut state = lock(&inode.state);
             // One for the table, one here: a task that is using it may be about to note
             // something.
@@ -522,7 +522,7 @@ impl Client {
                 return;
             }
             let stamp = self.stamp();
-            inodes.remove(fid, stamp);
+            part.remove(fid, stamp);
             self.unstable.forget(fid);
             // Before anybody can meet a new inode, and sync the file without knowing of this.
             let unsynced = state.rare_if_any().map(|rare| core::mem::take(&mut rare.unsynced));
@@ -594,7 +594,7 @@ mod tests {
     #[test]
     fn an_inode_that_the_kernel_forgot_is_dropped() {
         let client = Client::new(ClientConfig { id: ClientId(1), file_system: 0 }, Arc::new(Alone));
-        let known = || lock(&client.inodes).all.len();
+        let known = || client.inodes.len();
         for locked in [false, true] {
             let fid = Fid::new(Seq(0x2_0000_0400), 1);
             client.introduce(fid);

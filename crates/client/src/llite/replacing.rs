@@ -39,7 +39,7 @@ impl Client {
         let MdtReply::Inode { attr } = self.mdt(parent, request).await?.body else {
             return Err(Errno::EPROTO);
         };
-        let known = lock(&self.inodes).all.get(&attr.fid).cloned();
+        let known = self.inodes.find(attr.fid);
         let Some(inode) = known else { return self.lost_before(attr.fid, Loss::None) };
         let settled = self.settle(&inode).await.map(drop);
         let told = settled.and_then(|()| {
