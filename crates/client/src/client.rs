@@ -117,6 +117,8 @@ pub struct Client {
     pub(crate) xattr_cache: XattrCache,
     pub(crate) dir_cache: DirCache,
     pub(crate) file_locks: Mutex<FileLocks>,
+    /// Some program has locked a file: before that no close has to look for locks.
+    pub(crate) locks_files: AtomicBool,
     pub(crate) fids: Fids,
     pub(crate) unsynced: UnsyncedObjects,
     pub(crate) unstable: Arc<Unstable>,
@@ -139,6 +141,8 @@ pub struct Client {
     pub(crate) verbs: Verbs,
     /// Stamps of the last time that each MDT forgot this client: opens answered before are void.
     lost_at: Mutex<BTreeMap<u32, u64>>,
+    /// One has: before that no open has to look.
+    has_lost: AtomicBool,
     clock: AtomicU64,
     /// How long an MDT may hear nothing; 0 is for ever.
     ping_ns: AtomicU64,
@@ -175,6 +179,7 @@ impl Client {
             xattr_cache: XattrCache::default(),
             dir_cache: DirCache::default(),
             file_locks: Mutex::default(),
+            locks_files: AtomicBool::new(false),
             fids: Fids::default(),
             unsynced: UnsyncedObjects::default(),
             unstable: Arc::default(),
@@ -192,6 +197,7 @@ impl Client {
             read_ahead: ReadAhead::default(),
             verbs: Verbs::default(),
             lost_at: Mutex::default(),
+            has_lost: AtomicBool::new(false),
             clock: AtomicU64::new(1),
             ping_ns: AtomicU64::new(0),
             osts_are_here: AtomicBool::new(false),
@@ -651,6 +657,9 @@ impl Client {
 
     /// Stamp of the last time that the MDT of `fid` forgot this client.
     pub(crate) fn lost_at(&self, fid: Fid) -> u64 {
+        if !self.has_lost.load(Ordering::SeqCst) {
+            return 0;
+        }
         lock(&self.lost_at).get(&seq::mdt_of(fid.seq)).copied().unwrap_or_default()
     }
 
@@ -658,6 +667,8 @@ impl Client {
     fn loses_opens(&self, mdt: Option<u32>) {
         let stamp = self.stamp();
         let mut lost_at = lock(&self.lost_at);
+        // Whoever sees this waits for what stands there then.
+        self.has_lost.store(true, Ordering::SeqCst);
         for target in self.targets() {
             if let Endpoint::Mdt(index) = target
                 && mdt.is_none_or(|mdt| mdt == index)

@@ -15,6 +15,7 @@
 //! What is given back, or shared, is so after what is kept of the file was written out.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use sateen_ldlm::{Range, Ranges};
@@ -161,6 +162,7 @@ impl Client {
     ) -> Result<()> {
         let era = self.era();
         let file = self.file(handle)?;
+        self.locks_files.store(true, Ordering::SeqCst);
         if lock.mode == FileLockMode::Unlock {
             return self.unlock(&file, era, lock).await;
         }
@@ -373,7 +375,7 @@ impl Client {
             &self.file_locks,
             |locks| &mut locks.file(waiting.fid).waiters,
             |locks| {
-                if file.lost.load(std::sync::atomic::Ordering::SeqCst) {
+                if file.lost.load(Ordering::SeqCst) {
                     return Some(Turn::Lost);
                 }
                 if patience::is_over() {
@@ -472,6 +474,9 @@ impl Client {
 
     /// Whether something is locked through an open, which others may wait for.
     pub(crate) fn has_file_locks(&self, fid: Fid, open: OpenId) -> bool {
+        if !self.locks_files.load(Ordering::SeqCst) {
+            return false;
+        }
         let locks = lock(&self.file_locks);
         let Some(file) = locks.files.get(&fid) else { return false };
         file.flock.iter().chain(file.posix.iter()).any(|held| held.open == open)
@@ -479,6 +484,9 @@ impl Client {
 
     /// An open is closed, or about to be: the MDT drops what was locked through it.
     pub(crate) fn forget_file_locks(&self, fid: Fid, open: OpenId) {
+        if !self.locks_files.load(Ordering::SeqCst) {
+            return;
+        }
         let mut locks = lock(&self.file_locks);
         if let Some(file) = locks.files.get_mut(&fid) {
             file.flock.drop_those(|held| held.open == open);
