@@ -110,9 +110,9 @@ impl Drop for Asked<'_> {
 }
 
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "in place, a request takes no memory beside its slot")]
 enum SlotState {
     Free,
-    // In place: a request takes no memory beside its slot.
     Busy(Pending),
     Answered(Answered),
 }

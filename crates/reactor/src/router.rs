@@ -14,6 +14,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Weak;
+use std::sync::atomic::AtomicU64 as Numbers;
 use std::time::Duration;
 
 use sateen_types::{Endpoint, Errno};
@@ -58,7 +59,7 @@ pub struct Router {
 }
 
 /// Where the next version comes from. Of no account to anybody but to tell them apart.
-static VERSIONS: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
+static VERSIONS: Numbers = Numbers::new(1);
 
 /// What a thread remembers of a table of this version. It keeps nobody from going.
 #[derive(Default)]
@@ -106,7 +107,7 @@ impl Router {
     /// The table, to be changed: what threads remember of it is old from here on.
     fn change(&self) -> RwLockWriteGuard<'_, Table> {
         let table = self.table.write().unwrap_or_else(PoisonError::into_inner);
-        let version = VERSIONS.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let version = VERSIONS.fetch_add(1, Ordering::Relaxed);
         self.version.store(version, Ordering::SeqCst);
         table
     }
