@@ -3,7 +3,8 @@
 //! A task is polled on whatever thread wakes it: first by whoever spawns it, then by the
 //! thread that brings what it waits for. Life of a task: scheduled (in some run loop),
 //! running, idle; woken while running, it is scheduled again when the poll returns; done. Then its
-//! memory is kept for the next task of its kind on this thread, if nobody can wake it any more.
+//! memory is kept for the next task of its kind on this thread, if nobody can wake it any more: a
+//! wake-up is never for another task than the one that asked for it.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -20,8 +21,8 @@ const RUNNING: u8 = 2;
 const WOKEN: u8 = 3;
 const DONE: u8 = 4;
 
-/// Tasks that have ended, of which a thread keeps the memory at most. One of a request of a kernel has
-/// some 6 KiB.
+/// Tasks that have ended, of which a thread keeps the memory at most. One of a request of a kernel
+/// has some 6 KiB.
 const ENDED_MAX: usize = 64;
 
 thread_local! {
@@ -37,8 +38,8 @@ pub struct Executor {
 
 impl Executor {
     /// Starts a task. It is polled on this thread, at once or, inside a run loop, when the
-    /// caller has returned there. It takes the memory of one of its kind that has ended on this thread,
-    /// so that whoever starts many need not box them.
+    /// caller has returned there. It takes the memory of one of its kind that has ended on this
+    /// thread, so that whoever starts many need not box them.
     pub fn spawn<F: Future<Output = ()> + Send + 'static>(&self, future: F) {
         self.live.fetch_add(1, Ordering::Relaxed);
         let live = self.live.clone();
@@ -72,27 +73,31 @@ struct Task<F> {
 
 /// What one task has after the other of those that have the same memory.
 struct Life<F> {
-    /// `None` when it has ended.
-    future: Pin<Box<Option<F>>>,
+    /// Where the future lies; nothing lies there when it has ended, and the place itself goes if
+    /// somebody may wake the task yet.
+    place: Option<Pin<Box<Option<F>>>>,
     live: Arc<AtomicUsize>,
 }
 
 /// One that has ended here and that nobody can wake any more.
 fn take_ended<F: Send + 'static>() -> Option<Arc<Task<F>>> {
-    let task = ENDED.with(|ended| {
+    // A thread that ends has none any more.
+    let task = ENDED.try_with(|ended| {
         let mut ended = ended.borrow_mut();
         let at = ended.iter().rposition(|task| task.is::<Task<F>>())?;
         Some(ended.remove(at))
-    })?;
-    task.downcast().ok()
+    });
+    task.ok()??.downcast().ok()
 }
 
-/// Keeps the memory of one that has ended, unless somebody may wake it yet.
+/// Keeps the memory of one that has ended. If somebody may wake it yet, who may do so as late as he
+/// likes, only that stays which is needed to find out that it has ended.
 fn keep_ended<F: Send + 'static>(mut task: Arc<Task<F>>) {
     if Arc::get_mut(&mut task).is_none() {
+        lock(&task.life).place = None;
         return;
     }
-    let oldest = ENDED.with(|ended| {
+    let oldest = ENDED.try_with(|ended| {
         let mut ended = ended.borrow_mut();
         let oldest = (ended.len() >= ENDED_MAX).then(|| ended.remove(0));
         ended.push(task);
@@ -103,14 +108,17 @@ fn keep_ended<F: Send + 'static>(mut task: Arc<Task<F>>) {
 
 impl<F> Task<F> {
     fn new(future: F, live: Arc<AtomicUsize>) -> Task<F> {
-        let life = Life { future: Box::pin(Some(future)), live };
+        let life = Life { place: Some(Box::pin(Some(future))), live };
         Task { state: AtomicU8::new(SCHEDULED), life: Mutex::new(life) }
     }
 
     /// The same in the place of one that has ended.
     fn begin_anew(&self, future: F, live: Arc<AtomicUsize>) {
         let mut life = lock(&self.life);
-        life.future.set(Some(future));
+        match &mut life.place {
+            Some(place) => place.set(Some(future)),
+            None => life.place = Some(Box::pin(Some(future))),
+        }
         life.live = live;
         self.state.store(SCHEDULED, Ordering::Release);
     }
@@ -136,12 +144,13 @@ impl<F: Future<Output = ()> + Send + 'static> Pollable for Task<F> {
         let waker = Waker::from(self.clone());
         {
             let mut life = lock(&self.life);
-            let Some(future) = life.future.as_mut().as_pin_mut() else { return };
+            let Life { place: Some(place), live } = &mut *life else { return };
+            let Some(future) = place.as_mut().as_pin_mut() else { return };
             if future.poll(&mut Context::from_waker(&waker)).is_ready() {
                 self.state.store(DONE, Ordering::Release);
                 // What it held goes with it, and may wake others, but asks nothing of this task.
-                life.future.set(None);
-                life.live.fetch_sub(1, Ordering::Relaxed);
+                place.set(None);
+                live.fetch_sub(1, Ordering::Relaxed);
                 drop(life);
                 drop(waker);
                 return keep_ended(self);

@@ -5,7 +5,7 @@
 //! as they are sent from one thread.
 //!
 //! Each thread remembers whom it has sent to, as long as nobody comes or goes: so sending waits for
-//! nobody, and writes nothing that other threads read.
+//! nobody, and writes nothing that others read who send to somebody else.
 //!
 //! What is for nobody here goes up, if there is an uplink: a network that reaches other
 //! processes. What comes from there is for somebody here or for nobody: see
@@ -53,7 +53,8 @@ pub trait Receiver: Send + Sync {
 #[derive(Default)]
 pub struct Router {
     table: RwLock<Table>,
-    /// Tells the table as it is from all that any router has ever had; 0 as long as nobody was added.
+    /// Tells the table as it is from all that any router has ever had; 0 as long as nobody was
+    /// added. Changed under the table's lock, before the table is.
     version: AtomicU64,
     has_uplink: AtomicBool,
 }
@@ -220,16 +221,17 @@ impl Router {
 
     fn receiver(&self, endpoint: Endpoint) -> Option<Arc<dyn Receiver>> {
         let version = self.version.load(Ordering::SeqCst);
-        let known = REMEMBERED.with(|remembered| remembered.borrow().find(version, endpoint));
-        if known.is_some() {
-            return known;
+        // A thread that ends remembers nobody any more.
+        let known = REMEMBERED.try_with(|known| known.borrow().find(version, endpoint));
+        if let Ok(Some(known)) = known {
+            return Some(known);
         }
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         let receiver = table.here.get(&endpoint).or(table.uplink.as_ref()).cloned()?;
         // Nobody changes it now.
         let version = self.version.load(Ordering::SeqCst);
         drop(table);
-        REMEMBERED.with(|remembered| remembered.borrow_mut().note(version, endpoint, &receiver));
+        let _ = REMEMBERED.try_with(|known| known.borrow_mut().note(version, endpoint, &receiver));
         Some(receiver)
     }
 }

@@ -297,13 +297,15 @@ impl Future for Events {
     }
 }
 
-/// A task that is woken while it is being polled is polled again.
+/// A task that is woken while it is being polled is polled again, also one that lies where another
+/// has ended.
 #[test]
 fn no_wake_is_lost() {
     check(4000, || {
         let executor = executor::Executor::default();
         let state = Arc::new(sync::Mutex::new((0, None)));
-        executor.spawn(Box::pin(Events { wanted: 3, state: state.clone() }));
+        executor.spawn(Events { wanted: 0, state: state.clone() });
+        executor.spawn(Events { wanted: 3, state: state.clone() });
         let threads: Vec<_> = (0..3)
             .map(|_| {
                 let state = state.clone();

@@ -20,6 +20,7 @@ mod api {
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
@@ -27,11 +28,11 @@ use sateen_osd::memory::{MemoryIndex, MemoryObjects};
 use sateen_osd::{
     Given, Index, IndexError, Key, Memtable, ObjectError, ObjectStat, ObjectStore, StoreLimits,
 };
-use sateen_reactor::{HostParts, Reactor, TargetHost};
+use sateen_reactor::{HostParts, Reactor, Receiver, Router, TargetHost};
 use sateen_target::COMMIT_AGE_NS;
 use sateen_types::{Endpoint, Errno, Falloc, ObjectId, Seq, Timespec};
 use sateen_wire::{
-    Bulk, MgsReply, MgsRequest, OstReply, OstRequest, Reply, ReplyBody, Request, StatFs,
+    Bulk, Message, MgsReply, MgsRequest, OstReply, OstRequest, Reply, ReplyBody, Request, StatFs,
 };
 use sync::{Arc, AtomicU64, Ordering};
 use toy::{Client, Toy, ToyIndex, ToyJournal, connect, object, register};
@@ -399,6 +400,57 @@ fn a_failed_checkpoint_stops_the_target() {
     assert!(world.hosts[0].write_checkpoint().is_err());
     assert!(world.hosts[0].is_poisoned());
     world.reactor.stop();
+}
+
+/// Counts what it receives.
+#[derive(Default)]
+struct Counts(AtomicU64);
+
+impl Receiver for Counts {
+    fn receive(self: Arc<Self>, _: Message) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Threads that have sent to somebody remember him no longer than he is there, and keep nobody.
+#[test]
+fn a_message_is_for_whoever_is_there_by_then() {
+    let router = Arc::new(Router::default());
+    let client = Client::new(2, router.clone());
+    let [one, other, up]: [Arc<Counts>; 3] = Default::default();
+    let to = Endpoint::Ost(7);
+    let send = || router.send(client.message(to, 0, 1, Request::Ping));
+    std::thread::scope(|scope| {
+        let (ask, asked) = channel();
+        let (done, is_done) = channel();
+        scope.spawn(move || {
+            for () in asked {
+                send();
+                done.send(()).unwrap();
+            }
+        });
+        let sent_by_both = || {
+            send();
+            ask.send(()).unwrap();
+            is_done.recv().unwrap();
+            [&one, &other, &up].map(|counts| counts.0.load(Ordering::Relaxed))
+        };
+        assert_eq!(sent_by_both(), [0, 0, 0]);
+        assert!(router.add(to, one.clone()));
+        assert_eq!([sent_by_both(), sent_by_both()], [[2, 0, 0], [4, 0, 0]]);
+        assert!(router.add(to, other.clone()));
+        assert_eq!(sent_by_both(), [4, 2, 0]);
+        router.remove(to);
+        assert_eq!(sent_by_both(), [4, 2, 0]);
+        router.set_uplink(Some(up.clone()));
+        assert_eq!([sent_by_both(), sent_by_both()], [[4, 2, 2], [4, 2, 4]]);
+        assert!(router.add(to, one.clone()));
+        assert_eq!(sent_by_both(), [6, 2, 4]);
+        router.set_uplink(None);
+        router.remove(to);
+        assert_eq!([&one, &other, &up].map(Arc::strong_count), [1; 3]);
+        assert_eq!(sent_by_both(), [6, 2, 4]);
+    });
 }
 
 /// A request that needs no disk costs no allocation in the driver, and no other thread.
