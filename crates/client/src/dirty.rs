@@ -37,7 +37,7 @@ use smallvec::SmallVec;
 use crate::client::Client;
 use crate::inode::{Inode, InodeState};
 use crate::loss::Loss;
-use crate::osc::Places;
+use crate::osc::{Passage, Places};
 use crate::patience::{self, to_the_end};
 use crate::sync::{Side, Waiters, Woken, join_all, join_few, lock, until};
 use extents::Extents;
@@ -816,22 +816,23 @@ impl Client {
     async fn write_round(&self, inode: &Inode, round: Round) {
         let Round { id, pieces, layout, era } = round;
         let generation = layout.generation;
+        let by = Passage { era, direct: false };
         let write = |ost: u32, (stripe, pieces): (u32, Pieces)| -> Side<'_, Result<()>> {
             Box::pin(async move {
                 let bytes = pieces.bytes();
                 let grant = self.granted_for(inode, (ost, bytes), id);
                 let (places, data) = pieces.joined();
                 let write = (places.clone(), (data.clone(), grant));
-                let written = self.write_object(inode, generation, (ost, stripe), write, era).await;
+                let written = self.write_object(inode, generation, (ost, stripe), write, by).await;
                 let done = match written {
                     Ok(len) if len == bytes => Ok(()),
                     // What there was room for is written, and all before it.
                     Ok(len) => {
-                        self.write_rest(inode, generation, (ost, stripe), (places, data, len), era)
+                        self.write_rest(inode, generation, (ost, stripe), (places, data, len), by)
                             .await
                     }
                     Err(Errno::ENOSPC) => {
-                        self.write_rest(inode, generation, (ost, stripe), (places, data, 0), era)
+                        self.write_rest(inode, generation, (ost, stripe), (places, data, 0), by)
                             .await
                     }
                     Err(errno) => Err(errno),
@@ -884,7 +885,7 @@ impl Client {
         layout_gen: u32,
         object: (u32, u32),
         (places, data, written): (Places, Bytes, u64),
-        era: u64,
+        by: Passage,
     ) -> Result<()> {
         let Places::Pieces(_) = &places else { return Err(Errno::ENOSPC) };
         let mut result = Ok(());
@@ -897,7 +898,7 @@ impl Client {
             }
             let piece = data.slice(from..end as usize);
             let write = (Places::At(offset), (piece, 0));
-            match self.write_object(inode, layout_gen, object, write, era).await {
+            match self.write_object(inode, layout_gen, object, write, by).await {
                 Ok(done) if done == len => {}
                 Ok(_) => result = Err(Errno::ENOSPC),
                 Err(errno) => result = Err(errno),

@@ -66,6 +66,21 @@ const RESEND_NS: u64 = 1_000_000_000;
 /// then to finish what goes by it.
 pub(crate) const RESEND_MAX_NS: u64 = 4_000_000_000;
 
+/// What is asked of a target.
+#[derive(Debug)]
+pub(crate) struct Call {
+    pub(crate) request: Request,
+    pub(crate) bulk: Bulk,
+    /// See [`Header::direct`].
+    pub(crate) direct: bool,
+}
+
+impl From<(Request, Bulk)> for Call {
+    fn from((request, bulk): (Request, Bulk)) -> Call {
+        Call { request, bulk, direct: false }
+    }
+}
+
 /// Somebody waits for the answer in a slot. One that stops to, because it takes too long, leaves
 /// the slot to others as soon as the answer is there.
 struct Asked<'a> {
@@ -673,15 +688,16 @@ impl Import {
     pub(crate) async fn call(
         &self,
         port: &dyn Port,
-        request: (Request, Bulk),
+        call: impl Into<Call>,
         in_use: InUse<'_>,
         (stamp, pin): (impl Fn() -> u64, bool),
         era: Option<u64>,
     ) -> Result<Answer> {
-        if waits_for_room(&request.0) {
+        let call = call.into();
+        if waits_for_room(&call.request) {
             self.has_room(port, era).await;
         }
-        let mut asked = Some(request);
+        let mut asked = Some(call);
         let mut came_in = None;
         let mut hurried = false;
         let (slot, owner, stamp, message) = until(
@@ -696,7 +712,7 @@ impl Import {
                     return if s.has_failed() { Some(Err(Errno::EIO)) } else { given_up() };
                 }
                 let since = *came_in.get_or_insert(s.generation);
-                let slot = s.take_slot(&asked.as_ref()?.0, in_use);
+                let slot = s.take_slot(&asked.as_ref()?.request, in_use);
                 let Some(slot) = slot else {
                     // Those of closes, perhaps, for which nobody waited so far. Once: of hundreds who
                     // wait each is asked at every answer.
@@ -705,8 +721,8 @@ impl Import {
                     }
                     return given_up();
                 };
-                if let (false, Some((request, _))) = (since == s.generation, &mut asked) {
-                    without_grant(request);
+                if let (false, Some(call)) = (since == s.generation, &mut asked) {
+                    without_grant(&mut call.request);
                 }
                 let stamp = stamp();
                 let message = self.begin(s, port, slot, asked.take()?, (stamp, pin))?;
@@ -752,10 +768,11 @@ impl Import {
         state: &mut State,
         port: &dyn Port,
         slot: u16,
-        (mut request, bulk): (Request, Bulk),
+        call: Call,
         (stamp, pin): (u64, bool),
     ) -> Option<Message> {
         let generation = state.generation;
+        let Call { mut request, bulk, direct } = call;
         self.of_this_run(&mut request, state.boot_epoch);
         state.asked_ns = port.now().mono_ns;
         let entry = state.slots.get_mut(usize::from(slot))?;
@@ -763,6 +780,7 @@ impl Import {
         state.calls += 1;
         entry.owner = state.calls;
         let header = self.header(state.me, (generation, slot), entry.seq);
+        let header = Header { direct, ..header };
         let buffer_len = match (&request, &bulk) {
             (Request::Ost(OstRequest::Read { len, .. }), Bulk::Buffer(_)) => *len as usize,
             _ => 0,
@@ -805,7 +823,7 @@ impl Import {
 
     fn ping(&self, state: &mut State, port: &dyn Port) -> Option<Message> {
         let slot = state.take_slot(&Request::Ping, WAITED_FOR)?;
-        self.begin(state, port, slot, (Request::Ping, Bulk::None), (0, false))
+        self.begin(state, port, slot, (Request::Ping, Bulk::None).into(), (0, false))
     }
 
     /// A reply arrived. `arrived` is called for the locks it grants and whatever else it says of

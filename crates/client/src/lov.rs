@@ -12,7 +12,7 @@ use sateen_wire::{BULK_MAX, Ibits, MdtRequest, SizeReport};
 use crate::client::Client;
 use crate::inode::{Inode, InodeState, Unsynced};
 use crate::loss::{Asker, Loss};
-use crate::osc::Places;
+use crate::osc::{Passage, Places};
 use crate::patience::to_the_end;
 use crate::sync::{join_all, lock, until};
 
@@ -115,8 +115,7 @@ impl Client {
     /// Writes `data` at `offset`; how much of it is written. An error after some pieces is
     /// kept for later: the next write there meets it again. The number beside it is the end
     /// of what may be in the objects now, also of pieces that failed; 0 if there may be objects,
-    /// but nothing in them; `None` if nothing has happened. The lock that allows it was taken in
-    /// `era`.
+    /// but nothing in them; `None` if nothing has happened.
     ///
     /// Pieces go side by side if the OSTs have promised room for all of them, and one after
     /// the other otherwise.
@@ -126,7 +125,7 @@ impl Client {
         layout: &Arc<Layout>,
         offset: u64,
         data: Bytes,
-        era: u64,
+        by: Passage,
     ) -> (Result<usize>, Option<u64>) {
         let (first, all) = {
             let mut chunks = self.pieces(layout, offset, data.len() as u64);
@@ -139,12 +138,12 @@ impl Client {
             // As nearly all are: without lists, and with one future less in memory of its own.
             None => {
                 let grant = self.take_grant(first.ost, first.len);
-                let write = self.write_chunk(inode, layout.generation, first, (data, grant), era);
+                let write = self.write_chunk(inode, layout.generation, first, (data, grant), by);
                 sum.add(&first, write.await);
             }
             Some(all) => {
                 let writes =
-                    self.write_pieces(inode, layout.generation, (all, data), era, &mut sum);
+                    self.write_pieces(inode, layout.generation, (all, data), by, &mut sum);
                 Box::pin(writes).await;
             }
         }
@@ -160,7 +159,7 @@ impl Client {
         inode: &Inode,
         layout_gen: u32,
         (chunks, data): (Vec<Chunk>, Bytes),
-        era: u64,
+        by: Passage,
         sum: &mut Written,
     ) {
         let offset = chunks.first().map_or(0, |first| first.file_offset);
@@ -168,7 +167,7 @@ impl Client {
             let from = (chunk.file_offset - offset) as usize;
             let bytes = data.slice(from..from + chunk.len as usize);
             let write: std::pin::Pin<Box<dyn Future<Output = Result<u64>> + Send + '_>> =
-                Box::pin(self.write_chunk(inode, layout_gen, *chunk, (bytes, grant), era));
+                Box::pin(self.write_chunk(inode, layout_gen, *chunk, (bytes, grant), by));
             write
         };
         if self.take_grants(&chunks) {
@@ -235,10 +234,10 @@ impl Client {
         layout_gen: u32,
         chunk: Chunk,
         data: (Bytes, u64),
-        era: u64,
+        by: Passage,
     ) -> impl Future<Output = Result<u64>> + Send + 'a {
         let places = Places::At(chunk.object_offset);
-        self.write_object(inode, layout_gen, (chunk.ost, chunk.stripe), (places, data), era)
+        self.write_object(inode, layout_gen, (chunk.ost, chunk.stripe), (places, data), by)
     }
 
     /// Writes data to one object, using up a grant taken before; how much of it there was room for, from
@@ -252,12 +251,12 @@ impl Client {
         layout_gen: u32,
         (ost, stripe): (u32, u32),
         (places, data): (Places, (Bytes, u64)),
-        era: u64,
+        by: Passage,
     ) -> Result<u64> {
         self.room_for(ost).await?;
         let object = (object_of(inode.fid, stripe), layout_gen);
         let admitted = self.admit(inode, ost);
-        let (len, boot_epoch) = self.ost_write(ost, object, places, data, era).await?;
+        let (len, boot_epoch) = self.ost_write(ost, object, places, data, by).await?;
         if admitted.is_none() {
             self.unstable.miss(inode.fid);
         }
@@ -274,7 +273,8 @@ impl Client {
     }
 
     /// Reads up to `len` bytes at `offset` behind what `buffer` holds. The range lies within
-    /// the file's size, so what objects do not have is a hole.
+    /// the file's size, so what objects do not have is a hole. If it is `direct`, past the page cache
+    /// where that can be.
     ///
     /// # Errors
     /// The first one met.
@@ -282,9 +282,8 @@ impl Client {
         &self,
         fid: Fid,
         layout: &Layout,
-        offset: u64,
-        len: u64,
-        mut buffer: BytesMut,
+        (offset, len): (u64, u64),
+        (mut buffer, direct): (BytesMut, bool),
     ) -> Result<BytesMut> {
         let start = buffer.len();
         for chunk in self.pieces(layout, offset, len) {
@@ -294,7 +293,7 @@ impl Client {
             // Each piece has a buffer of its own, the rest of the same memory: a request that
             // is sent again comes back with nothing but its own bytes.
             let tail = buffer.split_off(before);
-            let read = self.ost_read(chunk.ost, object, chunk.object_offset, want, tail);
+            let read = self.ost_read(chunk.ost, object, chunk.object_offset, want, (tail, direct));
             let (tail, _) = read.await?;
             if tail.len() as u64 > chunk.len {
                 return Err(Errno::EPROTO);
@@ -316,7 +315,7 @@ impl Client {
         fid: Fid,
         layout: &Layout,
         (offset, len): (u64, u64),
-        mut buffer: BytesMut,
+        (mut buffer, direct): (BytesMut, bool),
     ) -> Result<(BytesMut, bool)> {
         let before = buffer.len();
         let Some(chunk) = self.pieces(layout, offset, len).next() else {
@@ -324,7 +323,8 @@ impl Client {
         };
         let object = object_of(fid, chunk.stripe);
         let tail = buffer.split_off(before);
-        let read = self.ost_read(chunk.ost, object, chunk.object_offset, chunk.len as u32, tail);
+        let (at, want) = (chunk.object_offset, chunk.len as u32);
+        let read = self.ost_read(chunk.ost, object, at, want, (tail, direct));
         let (tail, _) = read.await?;
         if tail.len() as u64 > len {
             return Err(Errno::EPROTO);
@@ -346,12 +346,13 @@ impl Client {
         fid: Fid,
         layout: &Layout,
         (offset, len): (u64, u64),
-        mut buffer: BytesMut,
+        (mut buffer, direct): (BytesMut, bool),
     ) -> Result<(BytesMut, bool)> {
         let (before, mut at) = (buffer.len(), offset);
         for chunk in self.pieces(layout, offset, len) {
             let is_whole;
-            (buffer, is_whole) = self.read_piece(fid, layout, (at, chunk.len), buffer).await?;
+            let into = (buffer, direct);
+            (buffer, is_whole) = self.read_piece(fid, layout, (at, chunk.len), into).await?;
             if !is_whole {
                 buffer.truncate(before);
                 return Ok((buffer, false));

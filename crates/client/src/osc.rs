@@ -5,7 +5,16 @@ use sateen_types::{Endpoint, Errno, ObjectId, Result, Timespec};
 use sateen_wire::{Bulk, ObjectAttr, OstReply, OstRequest, Reply, ReplyBody, Request, Span, Spans};
 
 use crate::client::Client;
-use crate::import::{Answer, WAITED_FOR};
+use crate::import::{Answer, Call, WAITED_FOR};
+
+/// How data goes to an OST.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Passage {
+    /// The era in which the lock was taken that allows it.
+    pub(crate) era: u64,
+    /// Past the OST's page cache, if that can be.
+    pub(crate) direct: bool,
+}
 
 /// Where data goes in an object.
 #[derive(Debug, Clone)]
@@ -38,12 +47,13 @@ impl Client {
         &self,
         index: u32,
         request: OstRequest,
-        bulk: Bulk,
+        (bulk, direct): (Bulk, bool),
         era: Option<u64>,
     ) -> Result<(OstReply, Bulk, u64)> {
         let import = self.ost_import(index).await?;
-        let (port, request) = (self.port.as_ref(), Request::Ost(request));
-        let call = import.call(port, (request, bulk), WAITED_FOR, (|| 0, false), era);
+        let call = Call { request: Request::Ost(request), bulk, direct };
+        let port = self.port.as_ref();
+        let call = import.call(port, call, WAITED_FOR, (|| 0, false), era);
         let Answer { reply, bulk, boot_epoch, .. } = call.await?;
         match (reply.error, reply.body) {
             (Some(errno), _) => Err(errno),
@@ -81,14 +91,14 @@ impl Client {
         request: OstRequest,
     ) -> Result<(OstReply, u64)> {
         loop {
-            match self.ost(index, request.clone(), Bulk::None, era).await {
+            match self.ost(index, request.clone(), (Bulk::None, false), era).await {
                 Err(Errno::EAGAIN) => self.port.sleep(1_000_000).await,
                 answer => return answer.map(|(body, _, boot_epoch)| (body, boot_epoch)),
             }
         }
     }
 
-    /// Writes data to an object under a lock of this era, using up a grant taken before; how much of it
+    /// Writes data to an object, using up a grant taken before; how much of it
     /// there was room for, from its beginning, and the boot epoch of the OST that has it now. If there was room for
     /// nothing, the object may have been born all the same.
     ///
@@ -100,7 +110,7 @@ impl Client {
         (object, layout_gen): (ObjectId, u32),
         places: Places,
         (data, mut grant_used): (Bytes, u64),
-        era: u64,
+        Passage { era, direct }: Passage,
     ) -> Result<(u64, u64)> {
         let connection = || self.import(Endpoint::Ost(index)).map(|import| import.generation());
         loop {
@@ -113,7 +123,7 @@ impl Client {
                     OstRequest::WriteMany { object, layout_gen, pieces, grant_used }
                 }
             };
-            match self.ost(index, request, Bulk::Data(data.clone()), Some(era)).await {
+            match self.ost(index, request, (Bulk::Data(data.clone()), direct), Some(era)).await {
                 Ok((OstReply::Written { len, boot_epoch, granted }, _, _)) => {
                     self.add_grant(index, granted);
                     if len as usize > data.len() {
@@ -152,10 +162,10 @@ impl Client {
         object: ObjectId,
         offset: u64,
         len: u32,
-        buffer: BytesMut,
+        (buffer, direct): (BytesMut, bool),
     ) -> Result<(BytesMut, u32)> {
         let request = OstRequest::Read { object, offset, len };
-        match self.ost(index, request, Bulk::Buffer(buffer), None).await? {
+        match self.ost(index, request, (Bulk::Buffer(buffer), direct), None).await? {
             (OstReply::Read { len }, Bulk::Buffer(buffer), _) => Ok((buffer, len)),
             _ => Err(Errno::EPROTO),
         }
@@ -264,7 +274,7 @@ impl Client {
     ) -> Result<(usize, u64)> {
         loop {
             let request = OstRequest::Append { object, layout_gen, grant_used: 0 };
-            match self.ost(index, request, Bulk::Data(data.clone()), Some(era)).await {
+            match self.ost(index, request, (Bulk::Data(data.clone()), false), Some(era)).await {
                 Ok((OstReply::Appended { len, boot_epoch, granted, .. }, _, _)) => {
                     self.add_grant(index, granted);
                     let len = len as usize;

@@ -8,17 +8,26 @@
 //!    handle keeps that last byte, and with it the allocation.
 //! 3. [`LoanBuffer::recover`]: whole again once nothing that was lent is held by
 //!    anybody; until then the memory must not be written to.
+//!
+//! Data that the kernel puts there, or looks for there, begins at a page: an OST of this process may
+//! hand it to a disk from where it is, past the page cache. So the allocation has some bytes more in
+//! front ([`LoanBuffer::lead`]).
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 
-use bytes::BytesMut;
+use bytes::{Buf as _, BytesMut};
 use rustix::mm::{Advice, madvise};
+use sateen_types::{DIRECT_ALIGN, to_direct_align};
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct LoanBuffer {
     handle: BytesMut,
     base: *mut u8,
+    /// Bytes of the allocation before `base`.
+    lead: usize,
+    /// All bytes of the allocation.
+    allocated: usize,
     capacity: usize,
     whole: bool,
 }
@@ -28,13 +37,21 @@ pub(crate) struct LoanBuffer {
 unsafe impl Send for LoanBuffer {}
 
 impl LoanBuffer {
-    /// A buffer of zeros that lends `capacity` bytes.
+    /// A buffer of zeros that lends `capacity` bytes, of which the first begins a page.
     pub(crate) fn new(capacity: usize) -> LoanBuffer {
-        let mut handle = BytesMut::with_capacity(capacity + 1);
+        LoanBuffer::behind(0, capacity)
+    }
+
+    /// The same where a page begins behind the first `header` bytes.
+    pub(crate) fn behind(header: usize, capacity: usize) -> LoanBuffer {
+        let mut handle = BytesMut::with_capacity(capacity + 1 + DIRECT_ALIGN);
+        let allocated = handle.capacity();
         let memory = handle.spare_capacity_mut();
-        let base = memory.as_mut_ptr().cast();
+        let lead = to_direct_align(memory.as_mut_ptr().addr() + header);
         zero_untouched(memory);
-        LoanBuffer { handle, base, capacity, whole: true }
+        leave_out(&mut handle, lead);
+        let base = handle.as_mut_ptr();
+        LoanBuffer { handle, base, lead, allocated, capacity, whole: true }
     }
 
     /// Where the memory is; the same for the buffer's whole life.
@@ -72,8 +89,11 @@ impl LoanBuffer {
     pub(crate) fn recover(&mut self) -> bool {
         if !self.whole {
             self.handle.clear();
-            self.whole = self.handle.try_reclaim(self.capacity + 1)
-                && std::ptr::eq(self.handle.as_ptr(), self.base);
+            // All of it: less might be found behind where the handle is.
+            if self.handle.try_reclaim(self.allocated) {
+                leave_out(&mut self.handle, self.lead);
+                self.whole = std::ptr::eq(self.handle.as_ptr(), self.base);
+            }
         }
         self.whole
     }
@@ -85,6 +105,16 @@ impl LoanBuffer {
         // uninitialised again.
         unsafe { self.handle.set_len(self.capacity + 1) };
     }
+}
+
+/// Goes so many bytes further into a handle that is at the beginning of its allocation, all of which
+/// was made zeros.
+fn leave_out(handle: &mut BytesMut, lead: usize) {
+    debug_assert!(handle.is_empty() && handle.capacity() >= lead);
+    // SAFETY: the allocation has at least so many bytes, by more than a page, and bytes that were made
+    // zeros never become uninitialised again.
+    unsafe { handle.set_len(lead) };
+    handle.advance(lead);
 }
 
 /// Makes memory zero without touching more of it than its first and its last page: the kernel is to
@@ -124,7 +154,6 @@ fn drop_pages(pages: &mut [MaybeUninit<u8>]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bytes::Buf;
 
     #[test]
     fn lends_and_recovers_the_same_memory() {
@@ -145,6 +174,22 @@ mod tests {
             assert!(buffer.recover());
             assert_eq!(buffer.base(), base);
             assert_eq!(buffer.memory(), &[round; 100]);
+        }
+    }
+
+    #[test]
+    fn what_lies_behind_a_header_begins_a_page() {
+        for capacity in [81, 200, 5000, 1 << 20] {
+            for header in [0, 80] {
+                let mut buffer = LoanBuffer::behind(header, capacity);
+                for _ in 0..3 {
+                    let data = buffer.lend().split_off(header);
+                    assert!(data.as_ptr().addr().is_multiple_of(DIRECT_ALIGN));
+                    assert!(!buffer.recover());
+                    drop(data);
+                    assert!(buffer.recover());
+                }
+            }
         }
     }
 

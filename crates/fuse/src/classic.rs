@@ -29,6 +29,9 @@ const LENT_MAX: usize = 4;
 /// Most reply buffers kept for reuse.
 const POOL_MAX: usize = 32;
 
+/// Bytes of a WRITE before its data.
+const BEFORE_DATA: usize = size_of::<abi::InHeader>() + size_of::<abi::WriteIn>();
+
 /// How long FORGETs are left to gather, where nothing that anybody waits for comes
 /// this way: only an INTERRUPT may be as late.
 const GATHER: Duration = Duration::from_millis(2);
@@ -103,7 +106,7 @@ pub(crate) fn serve(
     capacity: usize,
     forgets: bool,
 ) -> EndReason {
-    let mut buffer = LoanBuffer::new(capacity);
+    let mut buffer = LoanBuffer::behind(BEFORE_DATA, capacity);
     let mut lent: Vec<LoanBuffer> = Vec::new();
     loop {
         let len = match rustix::io::read(device.fd.as_ref(), buffer.memory()) {
@@ -125,7 +128,7 @@ pub(crate) fn serve(
         if !buffer.recover() {
             let next = match lent.iter_mut().position(LoanBuffer::recover) {
                 Some(found) => lent.swap_remove(found),
-                None => LoanBuffer::new(capacity),
+                None => LoanBuffer::behind(BEFORE_DATA, capacity),
             };
             lent.push(std::mem::replace(&mut buffer, next));
             if lent.len() > LENT_MAX {

@@ -17,6 +17,7 @@
 //! the last: from then on nothing is written or acknowledged.
 
 mod ahead;
+mod direct;
 mod files;
 mod given;
 mod namer;
@@ -48,6 +49,7 @@ use crate::folder::{TargetFolder, create_folder};
 use crate::runs::{self, Runs};
 use crate::{lock, space, writeback};
 use ahead::Ahead;
+use direct::Direct;
 use files::{Files, Need, Open, Opened};
 use given::Unseen;
 pub use given::{GivenFile, has_leases};
@@ -92,6 +94,7 @@ pub struct DiskObjects {
     object_bytes_max: u64,
     files: Arc<Files>,
     reads: Reads,
+    direct: Direct,
     ahead: Ahead,
     unsynced: Arc<Unsynced>,
     unseen: Unseen,
@@ -140,6 +143,7 @@ impl DiskObjects {
             object_bytes_max: space::file_bytes_max(folder),
             files,
             reads: Reads::default(),
+            direct: Direct::default(),
             present: Present::default(),
             busy: Mutex::default(),
             poison,
@@ -441,6 +445,33 @@ impl ObjectStore for DiskObjects {
         self.guarded(|| self.born(object)?.change(|file| write_what_fits(file, data, offset)))
     }
 
+    fn write_direct(
+        &self,
+        object: ObjectId,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<usize, ObjectError> {
+        // Whoever has it besides may hold pages of it, mapped ones, too.
+        if self.files.is_pinned(object) {
+            return self.write(object, offset, data);
+        }
+        self.guarded(|| {
+            self.born(object)?.change(|file| {
+                let path = names::path(&self.folder, object);
+                let done = self.direct.write(&path, data, offset)?;
+                let rest = data.get(done..).unwrap_or_default();
+                if rest.is_empty() {
+                    return Ok(done);
+                }
+                match write_what_fits(file, rest, offset + done as u64) {
+                    Ok(more) => Ok(done + more),
+                    Err(error) if done > 0 && lacks_room(&error) => Ok(done),
+                    Err(error) => Err(error),
+                }
+            })
+        })
+    }
+
     fn write_many(
         &self,
         object: ObjectId,
@@ -476,6 +507,28 @@ impl ObjectStore for DiskObjects {
             self.ahead.read(object, (offset, len), true);
         }
         Ok(self.reads.wait(&file, (offset, len), buffer)?.bytes)
+    }
+
+    fn read_direct(
+        &self,
+        object: ObjectId,
+        offset: u64,
+        len: usize,
+        buffer: &mut BytesMut,
+    ) -> Result<usize, ObjectError> {
+        let Some(file) = self.existing(object, Need::Look)? else {
+            return Ok(0);
+        };
+        if self.files.is_pinned(object) {
+            return self.read(object, offset, len, buffer);
+        }
+        let path = names::path(&self.folder, object);
+        let done = self.direct.read(&path, (offset, len), buffer)?;
+        if done == len {
+            return Ok(done);
+        }
+        let rest = (offset + done as u64, len - done);
+        Ok(done + self.reads.wait(&file, rest, buffer)?.bytes)
     }
 
     fn read_now(

@@ -153,6 +153,20 @@ pub trait ObjectStore: Send + Sync {
     /// The device's. For want of space: nothing is written, but the object may be born.
     fn write(&self, object: ObjectId, offset: u64, data: &[u8]) -> Result<usize, ObjectError>;
 
+    /// The same past the page cache, as far as that can be. To be called where one may wait for a
+    /// device.
+    ///
+    /// # Errors
+    /// As [`ObjectStore::write`].
+    fn write_direct(
+        &self,
+        object: ObjectId,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<usize, ObjectError> {
+        self.write(object, offset, data)
+    }
+
     /// Writes pieces of an object, which `data` has one behind the other, in their order, up to the first
     /// that there is no room for; how many bytes that is. The object is born if it does not exist.
     ///
@@ -181,7 +195,21 @@ pub trait ObjectStore: Send + Sync {
         buffer: &mut BytesMut,
     ) -> Result<usize, ObjectError>;
 
-    /// The same if that needs no waiting for a device; `None`, and the buffer is as it was, if it
+    /// The same past the page cache, as far as that can be.
+    ///
+    /// # Errors
+    /// The device's.
+    fn read_direct(
+        &self,
+        object: ObjectId,
+        offset: u64,
+        len: usize,
+        buffer: &mut BytesMut,
+    ) -> Result<usize, ObjectError> {
+        self.read(object, offset, len, buffer)
+    }
+
+    /// [`ObjectStore::read`] if that needs no waiting for a device; `None`, and the buffer is as it was, if it
     /// does: then [`ObjectStore::read`] is to be asked, where it may sleep.
     ///
     /// # Errors
@@ -356,6 +384,8 @@ pub enum ObjectOp {
         offset: u64,
         /// What.
         data: Bytes,
+        /// Past the page cache, if that can be.
+        direct: bool,
     },
     /// Write pieces, as much of them as there is room for.
     WriteMany {
@@ -376,6 +406,8 @@ pub enum ObjectOp {
         len: usize,
         /// Whereto.
         buffer: BytesMut,
+        /// Past the page cache, if that can be.
+        direct: bool,
     },
     /// Write the data at the end, or as much of it as there is room for.
     Append {
@@ -550,14 +582,17 @@ impl ObjectOp {
         self.try_run(store).unwrap_or_else(ObjectDone::Failed)
     }
 
-    /// Runs the operation on a store, unless it is a read that has to wait for a device, or one that
-    /// may have to wait for those whom the object was given to: that is given back.
+    /// Runs the operation on a store, unless it is one that has to wait for a device, or may have to
+    /// wait for those whom the object was given to: that is given back.
     ///
     /// # Errors
     /// The operation, as it was.
     pub fn run_now(self, store: &dyn ObjectStore) -> Result<ObjectDone, ObjectOp> {
         let (object, offset, len, mut buffer) = match self {
-            ObjectOp::Read { object, offset, len, buffer } => (object, offset, len, buffer),
+            ObjectOp::Read { direct: true, .. } | ObjectOp::Write { direct: true, .. } => {
+                return Err(self);
+            }
+            ObjectOp::Read { object, offset, len, buffer, .. } => (object, offset, len, buffer),
             ObjectOp::Write { object, .. }
             | ObjectOp::WriteMany { object, .. }
             | ObjectOp::Seek { object, .. }
@@ -569,23 +604,29 @@ impl ObjectOp {
         };
         match store.read_now(object, offset, len, &mut buffer) {
             Ok(Some(len)) => Ok(ObjectDone::Read { buffer, len }),
-            Ok(None) => Err(ObjectOp::Read { object, offset, len, buffer }),
+            Ok(None) => Err(ObjectOp::Read { object, offset, len, buffer, direct: false }),
             Err(error) => Ok(ObjectDone::Failed(error)),
         }
     }
 
     fn try_run(self, store: &dyn ObjectStore) -> Result<ObjectDone, ObjectError> {
         match self {
-            ObjectOp::Write { object, offset, data } => {
-                let len = store.write(object, offset, &data)?;
+            ObjectOp::Write { object, offset, data, direct } => {
+                let len = match direct {
+                    true => store.write_direct(object, offset, &data)?,
+                    false => store.write(object, offset, &data)?,
+                };
                 return Ok(ObjectDone::Written { len });
             }
             ObjectOp::WriteMany { object, pieces, data } => {
                 let len = store.write_many(object, &pieces, &data)?;
                 return Ok(ObjectDone::Written { len });
             }
-            ObjectOp::Read { object, offset, len, mut buffer } => {
-                let len = store.read(object, offset, len, &mut buffer)?;
+            ObjectOp::Read { object, offset, len, mut buffer, direct } => {
+                let len = match direct {
+                    true => store.read_direct(object, offset, len, &mut buffer)?,
+                    false => store.read(object, offset, len, &mut buffer)?,
+                };
                 return Ok(ObjectDone::Read { buffer, len });
             }
             ObjectOp::Append { object, data } => {

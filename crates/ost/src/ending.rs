@@ -183,6 +183,7 @@ mod tests {
             object: object(stripe),
             offset: 0,
             data: bytes::Bytes::new(),
+            direct: false,
         };
         let sync = |stripe| ObjectOp::Sync { objects: vec![object(stripe)] };
         unsynced.begins(&write(1));

@@ -7,6 +7,7 @@ mod attr;
 mod comb;
 mod cookie;
 mod copies;
+mod direct;
 mod endpoint;
 mod errno;
 mod falloc;
@@ -25,6 +26,7 @@ pub use cookie::{COLLISION_MAX, DirCookie, name_hash};
 pub use copies::{
     Copied, clear_copies, copied, copies, copies_are_counted, count_copies, write_copies,
 };
+pub use direct::{DIRECT_ALIGN, DIRECT_BYTES_MIN, suits_direct, to_direct_align};
 pub use endpoint::{ClientId, Endpoint};
 pub use errno::{Errno, Result};
 pub use falloc::Falloc;

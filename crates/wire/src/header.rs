@@ -29,6 +29,8 @@ pub const HEADER_BYTES: usize = 128;
 const MAGIC: u32 = 0x4e54_4153;
 /// Where the lengths stand: behind magic, version, kind, flags and features.
 const LENGTHS_AT: usize = 16;
+/// The only flag so far: [`Header::direct`]. Others are passed over.
+const FLAG_DIRECT: u8 = 1;
 /// Flag in an extension's tag: a receiver that does not know it must refuse the message.
 const MANDATORY: u16 = 0x8000;
 /// Tag of the extension with the bulk's CRC-32C.
@@ -74,6 +76,9 @@ pub struct Header {
     pub job: [u8; 16],
     /// Id of the file system that it is about; 0 if the sender does not know yet.
     pub file_system: u64,
+    /// Of a request to an OST: its data is to go past the page cache there (`O_DIRECT`), if that can
+    /// be. An OST that does not know of this takes it as any other.
+    pub direct: bool,
 }
 
 /// Why a header was refused.
@@ -144,12 +149,13 @@ impl Header {
             trace: 0,
             job: [0; 16],
             file_system: 0,
+            direct: false,
         }
     }
 
     /// The header of the answer: the same slot and sequence, the other way.
     pub const fn reply(&self) -> Header {
-        Header { from: self.to, to: self.from, ..*self }
+        Header { from: self.to, to: self.from, direct: false, ..*self }
     }
 
     /// Encodes the header for a message whose parts have these lengths.
@@ -167,7 +173,7 @@ impl Header {
         MAGIC.put(out);
         PROTOCOL_VERSION.put(out);
         (kind as u8).put(out);
-        0u8.put(out);
+        (if self.direct { FLAG_DIRECT } else { 0 }).put(out);
         FEATURES.put(out);
         lengths.extensions.put(out);
         self.slot.put(out);
@@ -237,7 +243,7 @@ impl Header {
             3 => Kind::Callback,
             _ => return Err(HeaderError::Decode(DecodeError::Invalid)),
         };
-        let _flags = u8::take(&mut input)?;
+        let flags = u8::take(&mut input)?;
         let _features = u64::take(&mut input)?;
         let extensions = u16::take(&mut input)?;
         let slot = u16::take(&mut input)?;
@@ -257,6 +263,7 @@ impl Header {
             trace: u64::take(&mut input)?,
             job: input.array()?,
             file_system: u64::take(&mut input)?,
+            direct: flags & FLAG_DIRECT != 0,
         };
         Ok((version, kind, header, Lengths { extensions, body, bulk, body_crc }))
     }
@@ -308,6 +315,7 @@ mod tests {
             trace: 42,
             job: *b"cp.1000\0\0\0\0\0\0\0\0\0",
             file_system: 77,
+            direct: false,
         };
         (header, Lengths { extensions: 0, body: 10, bulk: 20, body_crc: 30 })
     }
@@ -317,6 +325,10 @@ mod tests {
         let (header, lengths) = sample();
         let bytes = header.encode(Kind::Request, lengths);
         assert_eq!(Header::decode(&bytes), Ok((Kind::Request, header, lengths)));
+        let direct = Header { direct: true, ..header };
+        let bytes = direct.encode(Kind::Request, lengths);
+        assert_eq!(Header::decode(&bytes), Ok((Kind::Request, direct, lengths)));
+        assert!(!direct.reply().direct, "an answer asks for nothing");
     }
 
     #[test]

@@ -123,6 +123,7 @@ fn a_whole_message_is_as_it_was() {
         trace: 8,
         job: *b"cp.1000\0\0\0\0\0\0\0\0\0",
         file_system: 0,
+        direct: false,
     };
     let message =
         Message { header, body: Body::Request(Request::Connect { features: 9 }), bulk: Bulk::None };

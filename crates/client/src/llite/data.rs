@@ -12,6 +12,7 @@ use crate::dirty::Write;
 use crate::inode::{Inode, InodeState};
 use crate::llite::files::File;
 use crate::locks::{Access, DataUse, Range, Wanted};
+use crate::osc::Passage;
 use crate::outsiders::Pauses;
 use crate::patience::{self, to_the_end};
 use crate::stats::Verb;
@@ -316,7 +317,8 @@ impl Client {
         if !self.is_one_piece(&layout, range) {
             return Ok((buffer, false));
         }
-        let (buffer, is_whole) = self.read_piece(inode.fid, &layout, range, buffer).await?;
+        let into = (buffer, file.how.direct);
+        let (buffer, is_whole) = self.read_piece(inode.fid, &layout, range, into).await?;
         let now = self.port.now().wall();
         let mut state = lock(&inode.state);
         if !used.is_there(&state) {
@@ -365,7 +367,8 @@ impl Client {
         let layout = self.layout_of(inode).await?;
         let mut is_whole = false;
         if let Some(layout) = &layout {
-            (buffer, is_whole) = self.read_pieces(inode.fid, layout, (offset, len), buffer).await?;
+            let into = (buffer, file.how.direct);
+            (buffer, is_whole) = self.read_pieces(inode.fid, layout, (offset, len), into).await?;
         }
         let mut found = len;
         if !is_whole {
@@ -373,7 +376,8 @@ impl Client {
             found = len.min(size.saturating_sub(offset));
             match &layout {
                 Some(layout) if found > 0 => {
-                    buffer = self.read_stripes(inode.fid, layout, offset, found, buffer).await?;
+                    let into = (buffer, file.how.direct);
+                    buffer = self.read_stripes(inode.fid, layout, (offset, found), into).await?;
                 }
                 _ => buffer.resize(buffer.len() + found as usize, 0),
             }
@@ -426,7 +430,8 @@ impl Client {
             Some(layout) => {
                 let begun = self.reads_ahead(file).then(|| self.port.now());
                 let keeping = self.keep_clean(file, &used, ((offset, len), size));
-                let read = self.read_stripes(inode.fid, &layout, offset, len, buffer).await?;
+                let into = (buffer, file.how.direct);
+                let read = self.read_stripes(inode.fid, &layout, (offset, len), into).await?;
                 if let Some(begun) = begun {
                     self.read_ahead
                         .took(self.port.now().mono_ns.saturating_sub(begun.mono_ns), len);
@@ -658,7 +663,8 @@ impl Client {
             }
             looking = self.settle_for_write(inode).await?;
         }
-        let (done, end) = self.write_stripes(inode, &layout, offset, data, era).await;
+        let by = Passage { era, direct: file.how.direct };
+        let (done, end) = self.write_stripes(inode, &layout, offset, data, by).await;
         drop(looking);
         if let Some(end) = end.filter(|_| era == self.era()) {
             let mtime = self.port.now().wall();
@@ -708,7 +714,8 @@ impl Client {
         self.recorded(inode).await?;
         let layout = self.layout_of(inode).await?.ok_or(Errno::EIO)?;
         self.changes(inode, (offset, data.len() as u64));
-        let (done, end) = self.write_stripes(inode, &layout, offset, data, era).await;
+        let by = Passage { era, direct: file.how.direct };
+        let (done, end) = self.write_stripes(inode, &layout, offset, data, by).await;
         drop(turn);
         if let Some(end) = end.filter(|_| era == self.era()) {
             let mtime = self.port.now().wall();
@@ -757,7 +764,8 @@ impl Client {
             }
         }
         let looking = self.settle_for_write(inode).await?;
-        let (done, end) = self.write_stripes(inode, &layout, offset, data, era).await;
+        let by = Passage { era, direct: file.how.direct };
+        let (done, end) = self.write_stripes(inode, &layout, offset, data, by).await;
         drop(looking);
         drop(turn);
         // Of what was written under a lock that is lost, the MDT knows that it does not know the
@@ -795,7 +803,9 @@ impl Client {
         let Some(offset) = at else {
             return Ok(self.append_given(inode, &layout, data, era).await?);
         };
-        Ok(self.write_stripes(inode, &layout, offset, data, era).await.0?)
+        // The kernel has pages of it.
+        let by = Passage { era, direct: false };
+        Ok(self.write_stripes(inode, &layout, offset, data, by).await.0?)
     }
 
     /// A write found no room on this OST, by a layout of this generation: tells the MDT, and asks for

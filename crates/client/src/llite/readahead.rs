@@ -295,7 +295,8 @@ impl Client {
         let (client, inode, layout) = (self.clone(), inode.clone(), layout.clone());
         self.port.spawn(Box::pin(async move {
             let buffer = BytesMut::with_capacity(ask.len as usize);
-            let read = client.read_stripes(inode.fid, &layout, ask.offset, ask.len, buffer).await;
+            let range = (ask.offset, ask.len);
+            let read = client.read_stripes(inode.fid, &layout, range, (buffer, false)).await;
             let data = read.ok().map(BytesMut::freeze);
             inode.update(|state| state.came_ahead(&ask, data));
             drop(ask);

@@ -900,6 +900,18 @@ fn opens_that_want_every_write_done_keep_none() {
 }
 
 #[test]
+fn what_is_direct_says_so_to_the_ost() {
+    for direct in [true, false] {
+        let (rig, _, _) = keeper();
+        let (handle, _) = open_with(&rig, OpenHow { sync: true, direct, ..WRITE }, &[0]);
+        let _write = start_write(&rig, handle, 0, PAGE);
+        let (header, request) = rig.take_ost();
+        assert!(matches!(request, OstRequest::Write { .. }), "{request:?}");
+        assert_eq!(header.direct, direct);
+    }
+}
+
+#[test]
 fn where_every_ost_was_told_to_keep_nothing_no_open_does() {
     let rig = Rig::with_osts(2);
     rig.client.set_dirty_max(4 * MIB, 4 * MIB);

@@ -483,7 +483,7 @@ fn a_read_that_is_asked_beside_sets_the_atime() {
     rig.answer(&take_look(&rig), looks(object(10, 2)));
     goes_on(&rig, &mut reading);
     let (header, request) = rig.take_ost();
-    assert!(matches!(request, OstRequest::Read { .. }), "{request:?}");
+    assert!(header.direct && matches!(request, OstRequest::Read { .. }), "{request:?}");
     let read = Reply::ok(ReplyBody::Ost(OstReply::Read { len: 4 }));
     let bytes = sateen_wire::Bulk::Buffer(BytesMut::from(&b"0123"[..]));
     rig.answer_with(&header, read, bytes);

@@ -9,6 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use sateen_types::{DIRECT_ALIGN, DIRECT_BYTES_MIN, to_direct_align};
 
 /// How often whoever waits looks whether its connection is still there.
 const LOOK: Duration = Duration::from_secs(1);
@@ -38,6 +39,8 @@ struct Waiter {
 #[derive(Debug)]
 pub(super) struct Held {
     data: Vec<u8>,
+    /// So much of it lies before the bulk, which may go to a disk from where it is.
+    skip: usize,
     taken: usize,
     budget: Arc<Budget>,
 }
@@ -77,7 +80,8 @@ impl Budget {
         state.held += len;
         state.wake(self.bytes_max);
         drop(state);
-        Some(Held { data: Vec::with_capacity(len), taken: len, budget: self.clone() })
+        let (data, skip) = room(len);
+        Some(Held { data, skip, taken: len, budget: self.clone() })
     }
 
     fn wait<'a>(
@@ -105,8 +109,20 @@ impl Budget {
     }
 }
 
+/// Memory for so much, and what is to be left out at its front: large bulk lies as it has to for a
+/// write past the page cache, without being copied once more.
+fn room(len: usize) -> (Vec<u8>, usize) {
+    if len < DIRECT_BYTES_MIN {
+        return (Vec::with_capacity(len), 0);
+    }
+    let mut data = Vec::with_capacity(len + DIRECT_ALIGN);
+    let skip = to_direct_align(data.as_ptr().addr());
+    data.resize(skip, 0);
+    (data, skip)
+}
+
 impl Held {
-    /// What is to be filled.
+    /// What is to be filled, behind what it has.
     pub(super) fn data(&mut self) -> &mut Vec<u8> {
         &mut self.data
     }
@@ -118,7 +134,7 @@ impl Held {
 
 impl AsRef<[u8]> for Held {
     fn as_ref(&self) -> &[u8] {
-        &self.data
+        self.data.get(self.skip..).unwrap_or_default()
     }
 }
 
@@ -136,6 +152,22 @@ mod tests {
     use std::thread::spawn;
 
     use super::*;
+
+    #[test]
+    fn large_bulk_lies_as_disks_want_it() {
+        let budget = Budget::new(1 << 30);
+        for len in [10, DIRECT_BYTES_MIN, 1 << 20, (1 << 20) + 1] {
+            let mut held = budget.take(len, || false).unwrap();
+            let before = held.data().as_ptr();
+            let bytes: Vec<u8> = (0..len).map(|at| at as u8).collect();
+            held.data().extend_from_slice(&bytes);
+            assert_eq!(held.data().as_ptr(), before, "it had room");
+            let held = held.into_bytes();
+            assert_eq!(held, bytes);
+            let is_aligned = held.as_ptr().addr().is_multiple_of(DIRECT_ALIGN);
+            assert!(is_aligned || len < DIRECT_BYTES_MIN);
+        }
+    }
 
     #[test]
     fn the_large_are_not_overtaken_and_the_gone_are_passed_over() {

@@ -269,7 +269,7 @@ fn fill(
 }
 
 /// Waits for the disk.
-fn read_behind(
+pub(super) fn read_behind(
     file: &File,
     (offset, len): (u64, usize),
     buffer: &mut BytesMut,

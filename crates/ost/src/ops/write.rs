@@ -22,7 +22,7 @@
 
 use sateen_osd::{ObjectDone, ObjectError, ObjectOp};
 use sateen_target::Fault;
-use sateen_types::{Errno, ObjectId};
+use sateen_types::{Errno, ObjectId, suits_direct};
 use sateen_wire::disk::ost::{ObjectRecord, ObjectState};
 use sateen_wire::{BULK_MAX, Bulk, CLAIM_SLOT, Header, OstReply, OstRequest, Spans, spans};
 
@@ -94,7 +94,10 @@ pub(super) fn begin(ost: &mut Ost, op: &mut Op) -> Result<Step, Fault> {
     };
     let data = core::mem::take(data);
     Ok(Step::Io(match place {
-        Place::At(offset) => ObjectOp::Write { object, offset, data },
+        Place::At(offset) => {
+            let direct = header.direct && suits_direct(offset, data.len());
+            ObjectOp::Write { object, offset, data, direct }
+        }
         Place::Pieces(pieces) => ObjectOp::WriteMany { object, pieces, data },
         Place::End => ObjectOp::Append { object, data },
     }))

@@ -119,12 +119,14 @@ impl Toy {
             }
             Request::Ost(OstRequest::Write { object, offset, .. }) => {
                 let Bulk::Data(data) = &message.bulk else { panic!("data") };
-                let op = ObjectOp::Write { object: *object, offset: *offset, data: data.clone() };
+                let (object, offset, data) = (*object, *offset, data.clone());
+                let op = ObjectOp::Write { object, offset, data, direct: false };
                 self.object(message, op, out);
             }
             Request::Ost(OstRequest::Read { object, offset, len }) => {
                 let (len, buffer) = (*len as usize, bytes::BytesMut::new());
-                let op = ObjectOp::Read { object: *object, offset: *offset, len, buffer };
+                let (object, offset) = (*object, *offset);
+                let op = ObjectOp::Read { object, offset, len, buffer, direct: false };
                 self.object(message, op, out);
             }
             Request::Ost(OstRequest::Sync { objects, .. }) => {

@@ -402,6 +402,7 @@ any_struct!(Header {
     trace,
     job,
     file_system,
+    direct,
 });
 any_struct!(ObjectRecord { layout_gen, version, uid, gid, projid, checksum_map, birth_epoch });
 any_struct!(Tombstone { after });
