@@ -9,6 +9,7 @@ mod below;
 mod contended;
 mod crashed;
 mod cuts;
+mod direct;
 mod ends;
 mod forced;
 mod found;
