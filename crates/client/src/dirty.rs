@@ -23,6 +23,7 @@
 
 mod extents;
 mod overhead;
+mod pace;
 mod requests;
 
 use std::collections::BTreeMap;
@@ -42,6 +43,7 @@ use crate::patience::{self, to_the_end};
 use crate::sync::{Side, Waiters, Woken, join_all, join_few, lock, until};
 use extents::Extents;
 use overhead::Overhead;
+use pace::Pace;
 use requests::{Pieces, Sorted};
 
 /// What is kept is written out after this time at the latest, unless it is being already: 1 s.
@@ -211,6 +213,7 @@ struct OfOst {
     bytes: u64,
     /// What they take of memory beside that.
     overhead: u64,
+    pace: Pace,
 }
 
 impl OfOst {
@@ -239,6 +242,12 @@ struct Table {
 impl Table {
     fn bytes_max(&self, ost: u32) -> u64 {
         self.osts.get(&ost).and_then(|of_ost| of_ost.bytes_max).unwrap_or(self.bytes_max)
+    }
+
+    /// How much there may be now: no more than it takes soon.
+    fn limit(&self, ost: u32) -> u64 {
+        let paced = self.osts.get(&ost).and_then(|of_ost| of_ost.pace.limit());
+        self.bytes_max(ost).min(paced.unwrap_or(u64::MAX))
     }
 
     fn come(&mut self, ost: u32, bytes: u64, overhead: u64) {
@@ -289,7 +298,7 @@ impl Table {
     /// Whether there is room for it now, or will be.
     fn room(&self, wanted: &[(u32, u64)]) -> Room {
         let in_all = self.wanted_in_all(wanted);
-        if wanted.iter().any(|(ost, bytes)| *bytes > self.bytes_max(*ost))
+        if wanted.iter().any(|(ost, bytes)| *bytes > self.limit(*ost))
             || in_all > self.in_all_max
         {
             return Room::Never;
@@ -300,7 +309,7 @@ impl Table {
         let kept = |ost: &u32| self.osts.get(ost).map_or(0, OfOst::in_all);
         let mut full = wanted
             .iter()
-            .filter(|(ost, bytes)| kept(ost) + bytes > self.bytes_max(*ost))
+            .filter(|(ost, bytes)| kept(ost) + bytes > self.limit(*ost))
             .peekable();
         if full.peek().is_some() {
             return if full.all(|(ost, _)| goes(ost)) { Room::Later } else { Room::Never };
@@ -377,6 +386,21 @@ impl DirtyTable {
 
     pub(crate) fn bytes_max(&self, ost: u32) -> u64 {
         lock(&self.table).bytes_max(ost)
+    }
+
+    /// How many may be kept of one OST now: what is set, or what it takes soon if that is less.
+    pub(crate) fn limit(&self, ost: u32) -> u64 {
+        lock(&self.table).limit(ost)
+    }
+
+    /// What is written out sets out for an OST.
+    fn sets_out(&self, ost: u32, now_ns: u64) {
+        lock(&self.table).osts.entry(ost).or_default().pace.begins(now_ns);
+    }
+
+    /// So much of it was answered.
+    fn arrived(&self, ost: u32, bytes: u64, now_ns: u64) {
+        lock(&self.table).osts.entry(ost).or_default().pace.ends(bytes, now_ns);
     }
 
     /// Something of a file could not be written out.
@@ -823,7 +847,10 @@ impl Client {
                 let grant = self.granted_for(inode, (ost, bytes), id);
                 let (places, data) = pieces.joined();
                 let write = (places.clone(), (data.clone(), grant));
+                self.dirty.sets_out(ost, self.port.now().mono_ns);
                 let written = self.write_object(inode, generation, (ost, stripe), write, by).await;
+                let arrived = written.unwrap_or_default();
+                self.dirty.arrived(ost, arrived, self.port.now().mono_ns);
                 let done = match written {
                     Ok(len) if len == bytes => Ok(()),
                     // What there was room for is written, and all before it.

@@ -169,6 +169,11 @@ impl Client {
         self.dirty.bytes_max(ost)
     }
 
+    /// And how many now: less of an OST that takes little.
+    pub fn dirty_limit(&self, ost: u32) -> u64 {
+        self.dirty.limit(ost)
+    }
+
     fn named(&self, target: Endpoint) -> Result<Arc<Import>> {
         self.import(target).ok_or(Errno::ENOENT)
     }

@@ -1,6 +1,8 @@
 //! Reading before anybody asks: see [`crate::readahead`].
 
 use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -143,9 +145,18 @@ impl Client {
                 self.ask_ahead(&file.inode, used.id(), (&ranges, next.slack()));
             }
         }
-        let mut found = None;
+        let (mut found, mut waited) = (None, false);
         if !self.read_ahead.is_idle() {
-            found = self.take_ahead(&file.inode, used, range, buffer).await;
+            let mut taking = pin!(self.take_ahead(&file.inode, used, range, buffer));
+            found = poll_fn(|context| {
+                let taken = taking.as_mut().poll(context);
+                waited |= taken.is_pending();
+                taken
+            })
+            .await;
+        }
+        if waited || found.is_none() && is_one {
+            lock(&file.pattern).waited();
         }
         match found {
             Some(Found::Ahead) => self.read_ahead.hit(range.1),

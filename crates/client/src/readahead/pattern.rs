@@ -153,6 +153,9 @@ pub(crate) struct Pattern {
     /// Pieces or chunks ahead, and how many bytes were read since they are as many.
     width: u64,
     since: u64,
+    /// Who reads in chunks had to wait for one since then: what is ahead is too little for what his
+    /// disks and networks take.
+    waited: bool,
     /// Pieces that were where none was expected.
     elsewhere: u32,
     /// The file was asked for whole.
@@ -201,6 +204,19 @@ impl Pattern {
         is_new && self.reads == 1 && end == self.start && step == self.step
     }
 
+    /// What was foreseen, or should have been, was not there yet when it was read.
+    pub(crate) fn waited(&mut self) {
+        self.waited = true;
+    }
+
+    /// As many chunks as are ahead have been read: twice as many are to be if that was too few. For
+    /// who never waits more would only take memory, of whoever reads beside him too.
+    fn read_as_many(&mut self) {
+        if core::mem::take(&mut self.waited) {
+            self.width = (self.width * 2).min(WIDTH_MAX);
+        }
+    }
+
     /// Whether what is read was foreseen.
     pub(crate) fn is_one(&self) -> bool {
         self.kind != Kind::None
@@ -232,7 +248,8 @@ impl Pattern {
     fn forward(&mut self, (offset, end): (u64, u64)) -> Option<Next> {
         self.since += end - offset;
         if self.since >= self.width * CHUNK_BYTES {
-            (self.width, self.since) = ((self.width * 2).min(WIDTH_MAX), 0);
+            self.read_as_many();
+            self.since = 0;
         }
         // Once for each chunk is enough.
         let is_next = offset / CHUNK_BYTES != self.end / CHUNK_BYTES;
@@ -313,7 +330,7 @@ impl Pattern {
         let is_first = self.since == 0;
         self.since += distance;
         if self.since >= self.width * CHUNK_BYTES {
-            self.width = (self.width * 2).min(WIDTH_MAX);
+            self.read_as_many();
             self.since = 1;
         }
         let ahead = (self.width * CHUNK_BYTES).max(distance.saturating_mul(2));
@@ -506,16 +523,44 @@ mod tests {
         let next = all(&reads, true);
         assert_eq!(next[..2], [None; 2]);
         assert_eq!(next[2], Some(Next::Forward(3 * MIB / 4, MIB)));
-        // It is told as each chunk ends, and gets wider as what was told is read.
+        // It is told as each chunk ends.
         assert_eq!(next[3], Some(Next::Forward(MIB, MIB)));
         assert_eq!(next[4..7], [None; 3]);
-        assert_eq!(next[7], Some(Next::Forward(2 * MIB, 2 * MIB)));
-        assert_eq!(next[15], Some(Next::Forward(4 * MIB, 4 * MIB)));
+        assert_eq!(next[7], Some(Next::Forward(2 * MIB, MIB)));
         // Two threads are not quite in order.
         let mut pattern = Pattern::default();
         let order = [0, 1, 2, 4, 3, 5, 7, 6, 8].map(|n| (n * MIB, MIB));
         let next = order.map(|read| pattern.read(read, true));
         assert!(next[2..].iter().all(Option::is_some), "{next:?}");
+    }
+
+    #[test]
+    fn it_gets_wider_in_chunks_as_long_as_who_reads_has_to_wait() {
+        let mut pattern = Pattern::default();
+        let mut read = |chunk: u64, waits: bool| {
+            let mut told = None;
+            for quarter in 4 * chunk..4 * chunk + 4 {
+                told = pattern.read((quarter * MIB / 4, MIB / 4), true).or(told);
+                if waits {
+                    pattern.waited();
+                }
+            }
+            let Some(Next::Forward(_, bytes)) = told else { panic!("{told:?}") };
+            bytes / MIB
+        };
+        let mut width = 1;
+        for chunk in 0..32 {
+            let now = read(chunk, true);
+            assert!(now == width || now == 2 * width, "{now} behind {width}");
+            width = now;
+        }
+        assert!(width >= 16, "{width}");
+        for chunk in 32..32 + 4 * width {
+            let now = read(chunk, false);
+            // What was waited for before still counts, once.
+            assert!(now == width || now == 2 * width && chunk < 32 + 2 * width, "{now}");
+            width = now;
+        }
     }
 
     #[test]

@@ -179,6 +179,44 @@ fn who_reads_forward_or_anywhere_is_left_to_his_kernel() {
 }
 
 #[test]
+fn what_is_read_ahead_of_who_reads_forward_is_as_much_as_he_would_wait_for() {
+    let furthest = |waits: bool| {
+        let mut reader = Reader::new(reads());
+        reader.rig.client.set_read_ahead_forward(true);
+        let mut furthest = 0;
+        for page in 0..24 * MIB / u64::from(PAGE) {
+            let at = page * u64::from(PAGE);
+            if !waits {
+                reader.reads(at);
+                reader.comes();
+                continue;
+            }
+            // What is ahead comes when it is waited for, and not before.
+            let mut read = reader.begin(at);
+            let mut done = reader.rig.poll(&mut read);
+            reader.rig.run();
+            let asked = reader.asked();
+            reader.ahead.extend(asked);
+            while done.is_none() {
+                let ask = reader.ahead.pop_front().expect("something is on its way");
+                reader.answer(ask);
+                reader.rig.run();
+                done = reader.rig.poll(&mut read);
+            }
+            done.unwrap().unwrap();
+            let ends = reader.ahead.iter().map(|(_, offset, len)| offset + u64::from(*len));
+            furthest = furthest.max(ends.max().unwrap_or(0).saturating_sub(at));
+        }
+        let stats = reader.rig.client.read_ahead_stats();
+        assert!(stats.hits > 23 * MIB / u64::from(PAGE), "{stats:?}");
+        furthest
+    };
+    assert_eq!(furthest(false), 0);
+    let far = furthest(true);
+    assert!(far >= 4 * MIB, "{far} bytes ahead of who waits");
+}
+
+#[test]
 fn a_small_file_is_read_whole_once_it_is_read_here_and_there() {
     let mut reader = Reader::new(reads());
     reader.rig.client.set_read_ahead_forward(true);

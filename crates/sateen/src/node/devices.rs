@@ -932,6 +932,9 @@ fn of_import(client: &Arc<Client>, prefix: &str, info: ImportInfo, out: &mut Vec
         let kept = client.clone();
         let bytes = move || kept.dirty_bytes(index).to_string();
         out.push(Param::shown(format!("{prefix}/cur_dirty_bytes"), bytes));
+        let kept = client.clone();
+        let limit = move || kept.dirty_limit(index).to_string();
+        out.push(Param::shown(format!("{prefix}/cur_dirty_limit_bytes"), limit));
         let (kept, set) = (client.clone(), client.clone());
         let max = move || (kept.unstable_max(index) / MIB).to_string();
         out.push(Param::shown(format!("{prefix}/max_unstable_mb"), max).set_by(move |value| {
