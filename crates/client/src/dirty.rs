@@ -298,19 +298,15 @@ impl Table {
     /// Whether there is room for it now, or will be.
     fn room(&self, wanted: &[(u32, u64)]) -> Room {
         let in_all = self.wanted_in_all(wanted);
-        if wanted.iter().any(|(ost, bytes)| *bytes > self.limit(*ost))
-            || in_all > self.in_all_max
-        {
+        if wanted.iter().any(|(ost, bytes)| *bytes > self.limit(*ost)) || in_all > self.in_all_max {
             return Room::Never;
         }
         // What is kept for an OST goes while that takes anything; what it takes beside that may
         // wait for another one that has a part of the same file.
         let goes = |ost: &u32| self.osts.get(ost).is_some_and(|of_ost| of_ost.bytes > 0);
         let kept = |ost: &u32| self.osts.get(ost).map_or(0, OfOst::in_all);
-        let mut full = wanted
-            .iter()
-            .filter(|(ost, bytes)| kept(ost) + bytes > self.limit(*ost))
-            .peekable();
+        let mut full =
+            wanted.iter().filter(|(ost, bytes)| kept(ost) + bytes > self.limit(*ost)).peekable();
         if full.peek().is_some() {
             return if full.all(|(ost, _)| goes(ost)) { Room::Later } else { Room::Never };
         }

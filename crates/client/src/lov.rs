@@ -142,8 +142,7 @@ impl Client {
                 sum.add(&first, write.await);
             }
             Some(all) => {
-                let writes =
-                    self.write_pieces(inode, layout.generation, (all, data), by, &mut sum);
+                let writes = self.write_pieces(inode, layout.generation, (all, data), by, &mut sum);
                 Box::pin(writes).await;
             }
         }
@@ -570,6 +569,19 @@ impl Client {
     /// # Errors
     /// As the requests it needs.
     pub(crate) async fn settle_size(
+        &self,
+        inode: &Inode,
+        asked: (Attr, u64),
+        want: Ibits,
+    ) -> Result<(Attr, u64)> {
+        // As nearly always: the rest takes much room in whatever waits for it.
+        if !asked.0.size_stale || lock(&inode.state).size_known {
+            return Ok(asked);
+        }
+        Box::pin(self.settle_stale_size(inode, asked, want)).await
+    }
+
+    async fn settle_stale_size(
         &self,
         inode: &Inode,
         (mut attr, mut stamp): (Attr, u64),

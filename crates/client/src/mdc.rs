@@ -37,6 +37,31 @@ pub(crate) struct MdtAnswer {
     pub(crate) stamp: u64,
 }
 
+/// What becomes of an answer.
+#[expect(clippy::large_enum_variant, reason = "it is taken apart where it is made")]
+enum Answered {
+    Done(core::result::Result<MdtAnswer, (Errno, u64)>),
+    /// It was not executed, asked at this stamp: the target had too much to do.
+    Busy(u64),
+    /// Nor was this: nobody waits for people at the MDT.
+    Grouped(u64),
+}
+
+fn answered(request: &MdtRequest, answer: Answer) -> Answered {
+    let Answer { reply, stamp, .. } = answer;
+    match (reply.error, reply.body) {
+        (Some(Errno::EAGAIN), _) => Answered::Busy(stamp),
+        (Some(errno), _) => Answered::Done(Err((errno, stamp))),
+        (None, ReplyBody::Mdt(MdtReply::Grouped)) if !hears_of_groups(request) => {
+            Answered::Grouped(stamp)
+        }
+        (None, ReplyBody::Mdt(body)) => {
+            Answered::Done(Ok(MdtAnswer { body, grants: reply.grants, stamp }))
+        }
+        (None, _) => Answered::Done(Err((Errno::EPROTO, stamp))),
+    }
+}
+
 impl Client {
     /// The import of the MDT that owns a FID.
     fn import_of(&self, fid: Fid) -> Result<Arc<Import>> {
@@ -160,24 +185,18 @@ impl Client {
             let again = Request::Mdt(request.clone());
             let stamp = || self.stamp();
             let port = self.port.as_ref();
-            let answer = import
-                .call(port, (again, Bulk::None), in_use, (stamp, pin), era)
-                .await
-                .map_err(unasked)?;
-            let Answer { reply, stamp, .. } = answer;
-            match (reply.error, reply.body) {
-                // Not executed: the target had too much to do.
-                (Some(Errno::EAGAIN), _) => self.port.sleep(1_000_000).await,
-                (Some(errno), _) => return Err((errno, stamp)),
-                // Nor was this: nobody waits for people at the MDT.
-                (None, ReplyBody::Mdt(MdtReply::Grouped)) if !hears_of_groups(&request) => {
-                    self.pause(&mut pauses).await.map_err(|errno| (errno, stamp))?;
-                }
-                (None, ReplyBody::Mdt(body)) => {
-                    let grants = reply.grants;
-                    return Ok(MdtAnswer { body, grants, stamp });
-                }
-                (None, _) => return Err((Errno::EPROTO, stamp)),
+            let call = import.call(port, (again, Bulk::None), in_use, (stamp, pin), era);
+            let answer = call.await.map_err(unasked)?;
+            // What waits below is not to have the answer, which is large.
+            let (group, stamp) = match answered(&request, answer) {
+                Answered::Done(done) => return done,
+                Answered::Busy(stamp) => (false, stamp),
+                Answered::Grouped(stamp) => (true, stamp),
+            };
+            if group {
+                self.pause(&mut pauses).await.map_err(|errno| (errno, stamp))?;
+            } else {
+                self.port.sleep(1_000_000).await;
             }
         }
     }
@@ -205,7 +224,7 @@ impl Client {
         if upto > 0 && self.import_of(fid)?.last_committed() >= upto {
             return Ok(());
         }
-        self.mdt(fid, MdtRequest::Sync { upto }).await.map(|_| ())
+        Box::pin(self.mdt(fid, MdtRequest::Sync { upto })).await.map(|_| ())
     }
 
     /// Tells, once, that a restart of the MDT may have lost changes of this inode that it had
@@ -235,7 +254,7 @@ impl Client {
                     }));
                     return Ok(fid);
                 }
-                Draw::Ask(life) => self.ask_sequence(parent, era, life).await?,
+                Draw::Ask(life) => Box::pin(self.ask_sequence(parent, era, life)).await?,
             }
         }
     }

@@ -220,14 +220,15 @@ impl KernelFs {
             self.interrupts.begin(asker, &request.op, reply);
         let Some(patience) = patience else {
             if !self.interrupts.may_come_late(&request.op) {
-                let verb = timed(code, opcode_name, call.run(request, long, reply));
-                return self.executor.spawn(verb);
+                let verb = move || timed(code, opcode_name, call.run(request, long, reply));
+                return self.executor.spawn_made(verb);
             }
             let interrupts = self.interrupts.clone();
             let reads = matches!(request.op, Op::Read { .. });
             let enter = move || interrupts.begin_late(asker, reads);
-            let verb = timed(code, opcode_name, call.run(request, long, reply));
-            return self.executor.spawn(hearing(verb, enter));
+            return self.executor.spawn_made(move || {
+                hearing(timed(code, opcode_name, call.run(request, long, reply)), enter)
+            });
         };
         if early {
             self.executor.spawn(Box::pin(self.interrupts.clone().look_after(unique)));
@@ -236,7 +237,7 @@ impl KernelFs {
             self.executor.spawn(Box::pin(self.interrupts.clone().watch()));
         }
         let interrupts = self.interrupts.clone();
-        self.executor.spawn(async move {
+        self.executor.spawn_made(move || async move {
             // Made here, or the task would have room for it twice.
             patience.run(timed(code, opcode_name, call.run(request, long, reply))).await;
             interrupts.end(unique);

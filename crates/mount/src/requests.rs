@@ -63,6 +63,9 @@ pub(crate) struct Call {
 
 impl Call {
     /// `long` is given to those whose answer may take for ever.
+    ///
+    /// Each request takes as much room, and is moved as often, as the largest needs. So what is asked for
+    /// seldom is boxed, here and in what the client does (`a_request_takes_little_room` holds it down).
     pub(crate) async fn run(self, request: Request, long: Option<LongWait>, reply: Reply) {
         if let Some(verb) = verb_of(&request.op) {
             debug_assert!(is_one_word(verb, reply.opcode()));
@@ -96,7 +99,8 @@ impl Call {
                 Err(errno) => reply.error(errno.raw()),
             },
             Op::Setattr { ino, attr } => {
-                let set = self.settled(changed, self.setattr(ino, &attr, cred).await).await;
+                let set = Box::pin(self.setattr(ino, &attr, cred)).await;
+                let set = self.settled(changed, set).await;
                 let Some(reply) = self.heard(changed, &set, reply) else { return };
                 match set {
                     // Older kernels believe this answer even if an invalidation overtook it.
@@ -131,8 +135,10 @@ impl Call {
             Op::Getxattr { .. } | Op::Listxattr { .. } => {
                 self.xattr(request.op, request.uid, reply).await;
             }
-            Op::Getlk { .. } | Op::Setlk { .. } => self.file_lock(request.op, long, reply).await,
-            Op::Ioctl { .. } => self.ioctl(request.op, long, reply).await,
+            Op::Getlk { .. } | Op::Setlk { .. } => {
+                Box::pin(self.file_lock(request.op, long, reply)).await;
+            }
+            Op::Ioctl { .. } => Box::pin(self.ioctl(request.op, long, reply)).await,
             Op::Fsync { ino, .. } | Op::Fsyncdir { ino, .. } => {
                 match (self.plain(request.op, cred).await, reply.claim()) {
                     (Ok(()), Some(reply)) => reply.ok(),
@@ -165,7 +171,7 @@ impl Call {
     async fn settled<T>(&self, inodes: [Option<u64>; 2], done: Result<T>) -> Result<T> {
         let done = done?;
         for ino in inodes.into_iter().flatten() {
-            self.client.fsync(convert::fid_of(ino)?).await?;
+            Box::pin(self.client.fsync(convert::fid_of(ino)?)).await?;
         }
         Ok(done)
     }
@@ -182,7 +188,7 @@ impl Call {
             Ok(()) => Ok(opened),
             Err(errno) => {
                 // It has failed already.
-                let _ = self.client.close(handle(&opened)).await;
+                let _ = Box::pin(self.client.close(handle(&opened))).await;
                 Err(errno)
             }
         }
@@ -262,9 +268,8 @@ impl Call {
             Op::Setxattr { ino, name, value, flags, acl_kill_sgid } => {
                 let fid = convert::fid_of(ino)?;
                 let name = name.as_bytes();
-                if let Some(result) =
-                    virtual_xattr::set(client, (fid, cred.uid), name, &value).await
-                {
+                let set = virtual_xattr::set(client, (fid, cred.uid), name, &value);
+                if let Some(result) = Box::pin(set).await {
                     return result;
                 }
                 xattr_names::check(name)?;
@@ -277,7 +282,7 @@ impl Call {
                     _ => return Err(Errno::EINVAL),
                 };
                 if acl_kill_sgid {
-                    self.kill_sgid(fid).await?;
+                    Box::pin(self.kill_sgid(fid)).await?;
                 }
                 client.setxattr(fid, name, value, mode).await
             }
@@ -293,7 +298,7 @@ impl Call {
                     FALLOC_ZERO_RANGE => Falloc::ZeroRange,
                     _ => return Err(Errno::EOPNOTSUPP),
                 };
-                client.allocate(fh, (offset, length), how, keep).await
+                Box::pin(client.allocate(fh, (offset, length), how, keep)).await
             }
             // The kernel then does it itself, or says so to the program.
             _ => Err(Errno::ENOSYS),
@@ -312,6 +317,17 @@ mod tests {
     use sateen_wire::Message;
 
     use super::*;
+
+    fn bytes<A, B, C, D, F: Future>(_: impl Fn(A, B, C, D) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn a_request_takes_little_room() {
+        let bytes = bytes(Call::run);
+        println!("{bytes} bytes");
+        assert!(bytes <= 6144, "{bytes} bytes");
+    }
 
     /// Nobody answers.
     struct Alone;

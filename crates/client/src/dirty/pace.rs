@@ -89,7 +89,7 @@ mod tests {
         paced(&mut pace, 2000, MS, &mut now);
         assert!(pace.limit().unwrap() > 1000 * MIB);
         // And almost stands.
-        paced(&mut pace, 3, 60_000 * MS, &mut now);
+        paced(&mut pace, 10, 60_000 * MS, &mut now);
         assert_eq!(pace.limit(), Some(BYTES_MIN));
         // It recovers soon from having been away.
         paced(&mut pace, 2000, MS, &mut now);

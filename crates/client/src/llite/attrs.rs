@@ -125,7 +125,7 @@ impl Client {
                 }
             }
             // The MDT may have answered before it heard of what this client had written.
-            (attr, stamp) = self.attr_after_cancels(inode, want).await?;
+            (attr, stamp) = Box::pin(self.attr_after_cancels(inode, want)).await?;
         }
         Ok(Client::unheld(attr))
     }

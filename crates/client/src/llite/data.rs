@@ -406,7 +406,8 @@ impl Client {
     ) -> Result<BytesMut> {
         let inode = &file.inode;
         if used.is_group() {
-            return self.read_in_group(file, used, (offset, u64::from(len)), buffer).await;
+            let range = (offset, u64::from(len));
+            return Box::pin(self.read_in_group(file, used, range, buffer)).await;
         }
         let size = self.size_now(inode, &used).await?;
         // Also at the end of the file: it was asked for.
@@ -458,7 +459,7 @@ impl Client {
     /// The size, while a data lock is in use.
     pub(crate) async fn size_now(&self, inode: &Inode, used: &DataUse) -> Result<u64> {
         if used.is_group() {
-            return self.size_in_group(inode).await;
+            return Box::pin(self.size_in_group(inode)).await;
         }
         let mut tries = 0;
         loop {
@@ -477,7 +478,7 @@ impl Client {
                 return Ok(size);
             }
             // Nobody else writes.
-            let asked = self.attr_after_cancels(inode, Ibits::NONE).await?;
+            let asked = Box::pin(self.attr_after_cancels(inode, Ibits::NONE)).await?;
             let (attr, stamp) = self.settle_size(inode, asked, Ibits::NONE).await?;
             lock(&inode.state).learn(attr, stamp);
         }
@@ -530,9 +531,8 @@ impl Client {
         let mut moves = 0;
         let done = loop {
             if used.is_group() {
-                if let Some(done) =
-                    self.write_in_group(&file, &used, (at, data.clone()), era).await?
-                {
+                let write = self.write_in_group(&file, &used, (at, data.clone()), era);
+                if let Some(done) = Box::pin(write).await? {
                     break done;
                 }
                 drop(used);
@@ -573,7 +573,7 @@ impl Client {
         }
         self.verbs.moved(Verb::Write, done as u64);
         if file.how.sync {
-            self.sync_file(&file).await?;
+            Box::pin(self.sync_file(&file)).await?;
         }
         Ok(done)
     }
@@ -742,7 +742,7 @@ impl Client {
         let inode = &file.inode;
         let writing = Writing::begin(self, file).await?;
         if lock(&inode.state).is_given() {
-            return self.write_given(inode, (at, data), era).await;
+            return Box::pin(self.write_given(inode, (at, data), era)).await;
         }
         let size = self.size_now(inode, used).await?;
         let turn = if at.is_none() { Some(self.turn(inode).await?) } else { None };

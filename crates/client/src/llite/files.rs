@@ -294,7 +294,7 @@ impl Client {
         });
         let opened = self.finish_open(&inode, (id, false), how, (attr, sent)).await;
         if opened.is_err() {
-            self.drop_open(inode, id, how).await;
+            Box::pin(self.drop_open(inode, id, how)).await;
         }
         opened
     }
@@ -345,7 +345,7 @@ impl Client {
             Ok(created) => Ok(created),
             Err(errno) => {
                 self.files.of(id.id).remove(&id.id);
-                self.drop_open(inode, id, how).await;
+                Box::pin(self.drop_open(inode, id, how)).await;
                 Err(errno)
             }
         }
@@ -363,12 +363,13 @@ impl Client {
         // It is shown, and the open has not settled it: others write it.
         let written = made.existed && how.write && inode_is_written(inode, &opened.known.attr);
         if written && !how.truncate {
-            answer = self.fetch_attr(inode.fid, Ibits::META.union(Ibits::DATA)).await?;
+            let asked = self.fetch_attr(inode.fid, Ibits::META.union(Ibits::DATA));
+            answer = Box::pin(asked).await?;
             opened.known = self.know(inode, answer.0, answer.1).await?;
         }
         if made.existed && how.truncate {
             let set = SetAttr { size: Some(0), ..SetAttr::default() };
-            opened.known = self.setattr(inode.fid, set, cred).await?;
+            opened.known = Box::pin(self.setattr(inode.fid, set, cred)).await?;
         }
         let mut entry = self.entry(parent, answer.0, made.stamp).await?;
         entry.inode = Some(opened.known);
@@ -413,7 +414,7 @@ impl Client {
         });
         let opened = self.finish_open(&inode, (open_id, true), how, (attr, answer.stamp)).await;
         if opened.is_err() {
-            self.drop_open(inode, open_id, how).await;
+            Box::pin(self.drop_open(inode, open_id, how)).await;
         }
         opened
     }
@@ -443,7 +444,7 @@ impl Client {
         (attr, sent): (Attr, u64),
     ) -> Result<Opened> {
         if how.write && attr.kind() == FileKind::Regular {
-            self.leave_read_locks(inode).await;
+            Box::pin(self.leave_read_locks(inode)).await;
         }
         let Known { attr, held } = if how.write && inode_is_written(inode, &attr) {
             inode.update(|state| state.learn(attr, sent));
@@ -579,7 +580,7 @@ impl Client {
             if file.keeps { file.late_error_by(|late, told| late.whisper(told)) } else { Ok(()) }
         };
         if reports && self.may_keep_open(file) {
-            report = self.tell_instead(inode, report, era).await;
+            report = Box::pin(self.tell_instead(inode, report, era)).await;
             if report.is_none() && self.keep_open(file, era) {
                 drop(looking);
                 return late();
@@ -685,7 +686,7 @@ impl Client {
         }
         let Ok(Some(layout)) = self.layout_of(inode).await else { return };
         let glimpse = self.not_longer_than(ANSWER_NS, self.glimpse(inode.fid, &layout));
-        if let Some(Ok((_, blocks))) = glimpse.await {
+        if let Some(Ok((_, blocks))) = Box::pin(glimpse).await {
             inode.update(|state| {
                 if asks(state) {
                     state.takes_up(blocks)
@@ -902,7 +903,7 @@ impl Client {
             }
         }
         let fid = inode.fid;
-        match self.mdt(fid, MdtRequest::GetStripe { fid }).await?.body {
+        match Box::pin(self.mdt(fid, MdtRequest::GetStripe { fid })).await?.body {
             MdtReply::Striped { layout, .. } => {
                 lock(&inode.state).layout.clone_from(&layout);
                 Ok(layout)

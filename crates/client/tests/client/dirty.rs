@@ -914,7 +914,9 @@ fn no_more_is_kept_for_a_slow_ost_than_it_takes_soon() {
     assert_eq!(rig.client.dirty_limit(0), 2 * MIB);
     let mut kept = 0;
     let mut waiting = loop {
-        let mut write = start_write(&rig, handle, MIB + kept, PAGE);
+        let (client, bytes) = (rig.client.clone(), Bytes::from(vec![7; PAGE as usize]));
+        let write = async move { client.write(handle, MIB + kept, bytes, false).await };
+        let mut write = rig.begin(write);
         match rig.poll(&mut write) {
             Some(done) => assert_eq!(done, Ok(PAGE as usize)),
             None => break write,

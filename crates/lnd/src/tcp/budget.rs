@@ -115,7 +115,7 @@ fn room(len: usize) -> (Vec<u8>, usize) {
     if len < DIRECT_BYTES_MIN {
         return (Vec::with_capacity(len), 0);
     }
-    let mut data = Vec::with_capacity(len + DIRECT_ALIGN);
+    let mut data: Vec<u8> = Vec::with_capacity(len + DIRECT_ALIGN);
     let skip = to_direct_align(data.as_ptr().addr());
     data.resize(skip, 0);
     (data, skip)

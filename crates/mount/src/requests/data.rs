@@ -49,7 +49,7 @@ impl Call {
             && self.client.has_set_id(fid)
         {
             let set = SetAttr { kill_suid: true, ..SetAttr::default() };
-            if let Err(errno) = self.client.setattr(fid, set, cred).await {
+            if let Err(errno) = Box::pin(self.client.setattr(fid, set, cred)).await {
                 return reply.error(errno.raw());
             }
         }
@@ -60,7 +60,7 @@ impl Call {
         };
         let durable = flags & O_DSYNC != 0 || self.durable.files;
         if durable && written.is_ok() {
-            written = self.client.sync_written(fh).await.and(written);
+            written = Box::pin(self.client.sync_written(fh)).await.and(written);
         }
         let inode = [Some(ino).filter(|_| durable), None];
         let Some(reply) = self.heard(inode, &written, reply) else { return };

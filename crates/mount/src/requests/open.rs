@@ -28,7 +28,8 @@ impl Call {
                 let opened = self.with_way(opened, |opened| opened).await;
                 let heard = self.heard(changed, &opened, reply).and_then(Reply::claim);
                 let Some(reply) = heard else {
-                    return self.close_unheard(opened.map(|(opened, _)| opened)).await;
+                    let unheard = self.close_unheard(opened.map(|(opened, _)| opened));
+                    return Box::pin(unheard).await;
                 };
                 match opened {
                     Ok((opened, Some((backing, flags)))) => {
@@ -57,7 +58,8 @@ impl Call {
                 let created = self.with_way(created, |(_, opened)| opened).await;
                 let heard = self.heard(changed, &created, reply).and_then(Reply::claim);
                 let Some(reply) = heard else {
-                    return self.close_unheard(created.map(|((_, opened), _)| opened)).await;
+                    let unheard = self.close_unheard(created.map(|((_, opened), _)| opened));
+                    return Box::pin(unheard).await;
                 };
                 match created {
                     Ok(((entry, opened), backed)) => {
@@ -70,10 +72,12 @@ impl Call {
                 self.note_open(flags);
                 let how = how(flags, self.atime.files);
                 let made = match convert::fid_of(parent) {
-                    Ok(parent) => self.client.tmpfile(parent, mode, how, cred).await,
+                    Ok(parent) => Box::pin(self.client.tmpfile(parent, mode, how, cred)).await,
                     Err(errno) => Err(errno),
                 };
-                let Some(reply) = reply.claim() else { return self.close_unheard(made).await };
+                let Some(reply) = reply.claim() else {
+                    return Box::pin(self.close_unheard(made)).await;
+                };
                 match made {
                     Ok(opened) => {
                         let entry = self.client.introduce_entry(Entry::nameless(opened.known));
@@ -102,7 +106,7 @@ impl Call {
             Err(errno) => {
                 tracing::debug!(%errno, "an open has failed because the file is given away");
                 // It has failed already.
-                let _ = self.client.close(of(&opened).handle).await;
+                let _ = Box::pin(self.client.close(of(&opened).handle)).await;
                 Err(errno)
             }
         }

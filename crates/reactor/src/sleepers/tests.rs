@@ -106,7 +106,8 @@ fn syncs_that_hang_keep_nothing_else_waiting() {
     let cut = ObjectOp::Punch { object, size: 0 };
     sleepers.push(target, Work::Object(host.clone(), IoId(1000), cut));
     host.wait("a change passes them all", |counts| counts.changes == 1);
-    let read = ObjectOp::Read { object, offset: 0, len: 0, buffer: Default::default(), direct: false };
+    let read =
+        ObjectOp::Read { object, offset: 0, len: 0, buffer: Default::default(), direct: false };
     sleepers.push(target, Work::Object(host.clone(), IoId(1002), read));
     host.wait("and so does a read", |counts| counts.reads == 1);
     // A place that a group commit leaves is nobody's.

@@ -37,7 +37,7 @@ fn a_program_that_asks_for_it_goes_past_the_osts_page_caches() {
         ["ost0", "ost1"].iter().map(|ost| cluster.path(ost).join("objects")).collect();
     let in_memory = || osts.iter().map(|ost| resident(ost)).sum::<u64>();
     let (source, back) = (cluster.path("source"), cluster.path("back"));
-    let pattern: Vec<u8> = (0..8 << 20_u32).map(|at| (at / 4096 ^ at) as u8).collect();
+    let pattern: Vec<u8> = (0..8 << 20_u32).map(|at| ((at / 4096) ^ at) as u8).collect();
     fs::write(&source, &pattern).unwrap();
     for net in ["tcp", "shm"] {
         let mnt = cluster.mount_with(net, &[&format!("net={net}")]);
