@@ -16,6 +16,7 @@
 //! it went by are gone.
 
 mod answers;
+mod call;
 mod claims;
 mod pending;
 mod replay;
@@ -40,6 +41,7 @@ use crate::sync::{Waiters, Woken, lock, until};
 use crate::uncommitted::{Uncommitted, waits_for_room};
 use crate::unstable::Unstable;
 use answers::{gives, is_unknown};
+pub(crate) use call::Call;
 pub(crate) use claims::UnderWay;
 use claims::{Claims, Run};
 use pending::{Pending, without_grant};
@@ -65,21 +67,6 @@ const RESEND_NS: u64 = 1_000_000_000;
 /// But not less often than this: 4 s. Whoever has to give a lock back within 20 s has seven tries
 /// then to finish what goes by it.
 pub(crate) const RESEND_MAX_NS: u64 = 4_000_000_000;
-
-/// What is asked of a target.
-#[derive(Debug)]
-pub(crate) struct Call {
-    pub(crate) request: Request,
-    pub(crate) bulk: Bulk,
-    /// See [`Header::direct`].
-    pub(crate) direct: bool,
-}
-
-impl From<(Request, Bulk)> for Call {
-    fn from((request, bulk): (Request, Bulk)) -> Call {
-        Call { request, bulk, direct: false }
-    }
-}
 
 /// Somebody waits for the answer in a slot. One that stops to, because it takes too long, leaves
 /// the slot to others as soon as the answer is there.
