@@ -13,6 +13,9 @@ use crate::{BINARY, as_program};
 fn resident(folder: &Path) -> u64 {
     let mut find = Command::new("find");
     let all = ok(find.arg(folder).args(["-type", "f"]));
+    if all.is_empty() {
+        return 0;
+    }
     let mut fincore = Command::new("fincore");
     fincore.args(["--bytes", "--noheadings", "--output", "RES"]).args(all.lines());
     ok(&mut fincore).lines().map(|line| line.trim().parse::<u64>().unwrap()).sum()
