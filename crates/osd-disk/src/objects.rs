@@ -170,6 +170,12 @@ impl DiskObjects {
         Ok((store, runs.survived().to_vec()))
     }
 
+    /// Whether others than the store may have an object, and with it pages of it, mapped ones, too: of
+    /// this run or of an earlier one.
+    fn others_have(&self, object: ObjectId) -> bool {
+        self.files.is_pinned(object) || self.noted.is_left(object)
+    }
+
     /// Runs a step that changes the disk or vouches for it.
     fn guarded<T>(&self, step: impl FnOnce() -> io::Result<T>) -> Result<T, ObjectError> {
         self.not_poisoned()?;
@@ -451,8 +457,7 @@ impl ObjectStore for DiskObjects {
         offset: u64,
         data: &[u8],
     ) -> Result<usize, ObjectError> {
-        // Whoever has it besides may hold pages of it, mapped ones, too.
-        if self.files.is_pinned(object) {
+        if self.others_have(object) {
             return self.write(object, offset, data);
         }
         self.guarded(|| {
@@ -519,7 +524,7 @@ impl ObjectStore for DiskObjects {
         let Some(file) = self.existing(object, Need::Look)? else {
             return Ok(0);
         };
-        if self.files.is_pinned(object) {
+        if self.others_have(object) {
             return self.read(object, offset, len, buffer);
         }
         let path = names::path(&self.folder, object);
@@ -628,8 +633,8 @@ impl ObjectStore for DiskObjects {
         Ok(self.noted.left_open(alone)?)
     }
 
-    fn is_given(&self, object: ObjectId) -> bool {
-        self.files.is_pinned(object)
+    fn is_held(&self, object: ObjectId) -> bool {
+        self.direct.is_busy() || self.files.is_pinned(object)
     }
 
     fn alone(&self, object: ObjectId) -> Result<bool, ObjectError> {

@@ -280,9 +280,9 @@ pub trait ObjectStore: Send + Sync {
     /// To be called only when no kernel has the file registered any more for opens to come.
     fn take_back(&self, _object: ObjectId) {}
 
-    /// Whether the object is given away: then others may hold what a write or a look at its holes
-    /// has to wait for, for as long as their own large write takes.
-    fn is_given(&self, _object: ObjectId) -> bool {
+    /// Whether others may hold what a write or a look at its holes has to wait for, for as long as
+    /// their own large write takes: the object is given away, or something goes past the page cache.
+    fn is_held(&self, _object: ObjectId) -> bool {
         false
     }
 
@@ -596,7 +596,7 @@ impl ObjectOp {
             ObjectOp::Write { object, .. }
             | ObjectOp::WriteMany { object, .. }
             | ObjectOp::Seek { object, .. }
-                if store.is_given(object) =>
+                if store.is_held(object) =>
             {
                 return Err(self);
             }

@@ -531,7 +531,7 @@ impl Cold {
 }
 
 impl ObjectStore for Cold {
-    fn is_given(&self, object: ObjectId) -> bool {
+    fn is_held(&self, object: ObjectId) -> bool {
         object == self.cold
     }
     fn read(&self, o: ObjectId, offset: u64, len: usize, into: &mut BytesMut) -> Done<usize> {

@@ -38,11 +38,12 @@ impl Pace {
     /// One is answered that had so many bytes.
     pub(super) fn ends(&mut self, bytes: u64, now_ns: u64) {
         self.on_their_way = self.on_their_way.saturating_sub(1);
+        // Also of a small one, or the next large one would be charged with its time.
+        let since_ns = core::mem::replace(&mut self.since_ns, now_ns);
         if bytes < REQUEST_BYTES_MIN {
             return;
         }
-        let took = now_ns.saturating_sub(self.since_ns).min(REQUEST_NS_MAX);
-        self.since_ns = now_ns;
+        let took = now_ns.saturating_sub(since_ns).min(REQUEST_NS_MAX);
         while self.ns > REMEMBERED_NS {
             (self.bytes, self.ns) = (self.bytes / 2, self.ns / 2);
         }
@@ -104,5 +105,16 @@ mod tests {
             pace.ends(4096, (request + 1) * 100 * MS);
         }
         assert_eq!(pace.limit(), None);
+        // Nor are they charged to a large one that is quick.
+        let mut now = 0;
+        for _ in 0..400 {
+            pace.begins(now);
+            pace.begins(now);
+            now += 100 * MS;
+            pace.ends(4096, now);
+            now += MS;
+            pace.ends(MIB, now);
+        }
+        assert!(pace.limit().unwrap() > 1000 * MIB, "{:?}", pace.limit());
     }
 }

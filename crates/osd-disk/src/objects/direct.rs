@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use bytes::BytesMut;
 use rustix::io::Errno;
@@ -23,9 +23,31 @@ use super::{how_to_open, lacks_room, reads};
 pub(super) struct Direct {
     /// There is none, or the disk wants more than is known here.
     refused: AtomicBool,
+    /// How much is under way. The kernel keeps who writes to such a file waiting until it is over.
+    busy: AtomicUsize,
+}
+
+/// Something goes past the page cache, until this is dropped.
+pub(super) struct UnderWay<'a>(&'a AtomicUsize);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 impl Direct {
+    /// Something begins to go past the page cache.
+    pub(super) fn begin(&self) -> UnderWay<'_> {
+        self.busy.fetch_add(1, Ordering::SeqCst);
+        UnderWay(&self.busy)
+    }
+
+    /// Whether anything goes past the page cache now.
+    pub(super) fn is_busy(&self) -> bool {
+        self.busy.load(Ordering::SeqCst) > 0
+    }
+
     fn open(&self, path: &Path) -> Option<File> {
         if self.refused.load(Ordering::Relaxed) {
             return None;
@@ -59,9 +81,10 @@ impl Direct {
             return Ok(0);
         }
         let Some(file) = self.open(path) else { return Ok(0) };
+        let _busy = self.begin();
         match file.write_at(data, offset) {
             Err(error) if self.is_refused(&error) || lacks_room(&error) => Ok(0),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(0),
+            Err(error) if is_for_now(&error) => Ok(0),
             written => written,
         }
     }
@@ -82,12 +105,19 @@ impl Direct {
             return Ok(0);
         }
         let Some(file) = self.open(path) else { return Ok(0) };
+        let _busy = self.begin();
         match reads::read_behind(&file, (offset, len), buffer) {
             Err(error) if self.is_refused(&error) => Ok(0),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(0),
+            Err(error) if is_for_now(&error) => Ok(0),
             read => read,
         }
     }
+}
+
+/// Whether it cannot be done so now, which says nothing of the disk.
+fn is_for_now(error: &io::Error) -> bool {
+    let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(errno, Some(Errno::INTR | Errno::NOMEM | Errno::AGAIN))
 }
 
 fn lies_well(data: *const u8) -> bool {

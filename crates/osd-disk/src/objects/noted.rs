@@ -96,6 +96,11 @@ impl Noted {
         Ok(left)
     }
 
+    /// Whether an earlier run has left an object open with somebody, when that was asked last.
+    pub(super) fn is_left(&self, object: ObjectId) -> bool {
+        lock(&self.state).left.contains(&object)
+    }
+
     /// An object is about to be given. To be followed by [`Noted::ends`], as often.
     ///
     /// # Errors

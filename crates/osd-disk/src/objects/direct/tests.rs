@@ -1,8 +1,8 @@
 //! What goes past the page cache is as right as what goes through it, and is not kept there.
 
 use bytes::{Buf as _, BytesMut};
-use sateen_osd::ObjectStore;
 use sateen_osd::memory::MemoryObjects;
+use sateen_osd::{ObjectOp, ObjectStore};
 use sateen_types::{Fid, ObjectId, Seq, to_direct_align};
 
 use super::super::files::Need;
@@ -67,6 +67,24 @@ fn what_goes_past_the_page_cache_is_not_kept_there() {
     store.write(OBJECT, 4096, &[3; 4096]).unwrap();
     let all = read(&store, (0, MIB), 0);
     assert!(all[4096..8192].iter().all(|byte| *byte == 3) && all[8192..].iter().all(|b| *b == 9));
+}
+
+#[test]
+fn who_writes_beside_it_is_not_to_wait_where_others_wait_for_the_thread() {
+    let scratch = Scratch::new("direct-beside");
+    let Some(disk) = SmallDisk::ext4(&scratch, 64) else { return };
+    let store = open_in(&disk.0);
+    let write = || {
+        let data = bytes::Bytes::from_static(&[1; 4096]);
+        ObjectOp::Write { object: OBJECT, offset: 0, data, direct: false }
+    };
+    assert!(write().run_now(&store).is_ok());
+    let busy = store.direct.begin();
+    assert!(write().run_now(&store).is_err(), "it is handed over");
+    drop(busy);
+    assert!(write().run_now(&store).is_ok());
+    assert_eq!(store.write_direct(OBJECT, 0, &data(MIB, 7, 0)).unwrap(), MIB);
+    assert!(!store.direct.is_busy());
 }
 
 #[test]

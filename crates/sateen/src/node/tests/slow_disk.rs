@@ -126,8 +126,8 @@ impl ObjectStore for Slow {
     fn give(&self, object: ObjectId) -> Result<Option<Given>> {
         self.below.give(object)
     }
-    fn is_given(&self, object: ObjectId) -> bool {
-        self.below.is_given(object)
+    fn is_held(&self, object: ObjectId) -> bool {
+        self.below.is_held(object)
     }
     fn take_back(&self, object: ObjectId) {
         self.below.take_back(object);
