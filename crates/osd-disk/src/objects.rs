@@ -521,19 +521,15 @@ impl ObjectStore for DiskObjects {
         len: usize,
         buffer: &mut BytesMut,
     ) -> Result<usize, ObjectError> {
-        let Some(file) = self.existing(object, Need::Look)? else {
-            return Ok(0);
-        };
-        if self.others_have(object) {
-            return self.read(object, offset, len, buffer);
+        let mut done = 0;
+        if !self.others_have(object) {
+            let path = names::path(&self.folder, object);
+            done = self.direct.read(&path, (offset, len), buffer)?;
         }
-        let path = names::path(&self.folder, object);
-        let done = self.direct.read(&path, (offset, len), buffer)?;
         if done == len {
             return Ok(done);
         }
-        let rest = (offset + done as u64, len - done);
-        Ok(done + self.reads.wait(&file, rest, buffer)?.bytes)
+        Ok(done + self.read(object, offset + done as u64, len - done, buffer)?)
     }
 
     fn read_now(

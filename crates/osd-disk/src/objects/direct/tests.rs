@@ -88,6 +88,29 @@ fn who_writes_beside_it_is_not_to_wait_where_others_wait_for_the_thread() {
 }
 
 #[test]
+fn what_an_earlier_run_has_left_with_others_goes_through_the_page_cache() {
+    let scratch = Scratch::new("direct-left");
+    let Some(disk) = SmallDisk::ext4(&scratch, 64) else { return };
+    let store = open_in(&disk.0);
+    store.write_direct(OBJECT, 0, &data(MIB, 7, 0)).unwrap();
+    assert!(store.give(OBJECT).unwrap().is_some());
+    // A program has it, and the run ends without having it back.
+    let path = super::super::names::path(&disk.0.join("objects"), OBJECT);
+    let program = File::options().read(true).write(true).open(path).unwrap();
+    drop(store);
+    let store = open_in(&disk.0);
+    assert_eq!(store.left_open().unwrap(), [OBJECT]);
+    store.write_direct(OBJECT, 0, &data(MIB, 9, 0)).unwrap();
+    assert!(pages(&store) > 0, "written through it");
+    assert_eq!(read(&store, (0, MIB), 0), data(MIB, 9, 0));
+    drop(program);
+    assert_eq!(store.left_open().unwrap(), []);
+    store.sync(&[OBJECT]).unwrap();
+    store.write_direct(OBJECT, 0, &data(MIB, 11, 0)).unwrap();
+    assert_eq!(pages(&store), 0, "nobody has it any more");
+}
+
+#[test]
 fn both_ways_agree() {
     let mut random = Random::seeded(5);
     let scratch = Scratch::new("direct-model");
