@@ -22,6 +22,7 @@
 //! What could not be written out is gone, and every descriptor of the file hears of it once.
 
 mod extents;
+mod late;
 mod overhead;
 mod pace;
 mod requests;
@@ -37,11 +38,11 @@ use smallvec::SmallVec;
 
 use crate::client::Client;
 use crate::inode::{Inode, InodeState};
-use crate::loss::Loss;
 use crate::osc::{Passage, Places};
 use crate::patience::{self, to_the_end};
 use crate::sync::{Side, Waiters, Woken, join_all, join_few, lock, until};
 use extents::Extents;
+pub(crate) use late::LateErrors;
 use overhead::Overhead;
 use pace::Pace;
 use requests::{Pieces, Sorted};
@@ -119,90 +120,6 @@ struct Round {
     pieces: Vec<(u64, BytesMut)>,
     layout: Arc<Layout>,
     era: u64,
-}
-
-/// Writes that were answered and could not be written out.
-#[derive(Debug, Default)]
-pub(crate) struct LateErrors {
-    /// How many times it happened: who was told knows up to which.
-    count: u32,
-    /// Up to which any program has heard of it.
-    heard: u32,
-    /// Up to which a sync of everything has told.
-    shown: u32,
-    /// And a rename.
-    renamed: u32,
-    errno: Option<Errno>,
-}
-
-impl LateErrors {
-    fn add(&mut self, errno: Errno) {
-        self.count += 1;
-        self.errno = Some(errno);
-    }
-
-    /// How many there were so far: a close of a descriptor of now tells of later ones.
-    pub(crate) fn count(&self) -> u32 {
-        self.count
-    }
-
-    /// Of how many some program has heard: a sync tells of the others, whoever asks.
-    pub(crate) fn heard(&self) -> u32 {
-        self.heard
-    }
-
-    /// Whether there is one of which no program has heard.
-    fn is_unheard(&self) -> bool {
-        self.heard != self.count
-    }
-
-    /// A program was told that all may be lost.
-    pub(crate) fn hear(&mut self) {
-        self.heard = self.count;
-    }
-
-    /// What is left to be told when the inode is dropped.
-    pub(crate) fn left(&self) -> Loss {
-        match (self.heard == self.count, self.is_shown()) {
-            (true, _) => Loss::None,
-            (false, true) => Loss::Shown,
-            (false, false) => Loss::New,
-        }
-    }
-
-    /// The last one, if there were any since `told`, for who is told of all of them now.
-    pub(crate) fn tell(&mut self, told: &mut u32) -> Result<()> {
-        self.heard = self.count;
-        self.whisper(told)
-    }
-
-    /// The same, where perhaps nobody listens.
-    pub(crate) fn whisper(&self, told: &mut u32) -> Result<()> {
-        let news = core::mem::replace(told, self.count) != self.count;
-        self.errno.filter(|_| news).map_or(Ok(()), Err)
-    }
-
-    /// The same for a sync of everything.
-    pub(crate) fn show(&mut self) -> Result<()> {
-        let mut shown = self.shown;
-        let told = self.whisper(&mut shown);
-        self.shown = shown;
-        told
-    }
-
-    /// The same for whoever renames the file, if no program has heard of it: none may be left that
-    /// has it open. It takes nothing away from those that have.
-    pub(crate) fn rename(&mut self) -> Result<()> {
-        let mut renamed = self.renamed.max(self.heard);
-        let told = self.whisper(&mut renamed);
-        self.renamed = renamed;
-        told
-    }
-
-    /// Whether a sync of everything has something to tell.
-    pub(crate) fn is_shown(&self) -> bool {
-        self.shown == self.count
-    }
 }
 
 /// The bytes of one OST.

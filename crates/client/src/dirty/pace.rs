@@ -6,14 +6,18 @@
 
 /// As long as this it may take until all is written out: 2 s.
 const DRAIN_NS: u64 = 2_000_000_000;
-/// So much may be kept of any: two runs, one that is on its way and one that is filled.
-const BYTES_MIN: u64 = 2 << 20;
+/// So much may be kept of any, 3 MiB: two runs, one that is on its way and one that is filled, with what
+/// they take beside.
+const BYTES_MIN: u64 = 3 << 20;
 /// Of smaller requests the time is that of the way to the OST, and says nothing of its disks: 64 KiB.
 const REQUEST_BYTES_MIN: u64 = 64 << 10;
 /// Requests have to have taken so long, together, before anything is said of their OST: 100 ms.
 const KNOWN_NS: u64 = 100_000_000;
 /// What is older than about a second counts ever less.
 const REMEMBERED_NS: u64 = 1_000_000_000;
+/// What was found out so long ago, 10 s, is nothing known: who writes small files alone would be held by it
+/// for ever.
+const FORGOTTEN_NS: u64 = 10_000_000_000;
 /// An OST that does not answer at all for a while is not slow, but away: 4 s.
 const REQUEST_NS_MAX: u64 = 4_000_000_000;
 
@@ -24,6 +28,8 @@ pub(super) struct Pace {
     since_ns: u64,
     bytes: u64,
     ns: u64,
+    /// When that was found out last.
+    known_ns: u64,
 }
 
 impl Pace {
@@ -33,6 +39,9 @@ impl Pace {
             self.since_ns = now_ns;
         }
         self.on_their_way += 1;
+        if now_ns.saturating_sub(self.known_ns) > FORGOTTEN_NS {
+            (self.bytes, self.ns) = (0, 0);
+        }
     }
 
     /// One is answered that had so many bytes.
@@ -48,6 +57,7 @@ impl Pace {
             (self.bytes, self.ns) = (self.bytes / 2, self.ns / 2);
         }
         (self.bytes, self.ns) = (self.bytes + bytes, self.ns + took);
+        self.known_ns = now_ns;
     }
 
     /// How much may be kept, if it is known how fast the OST is.
@@ -105,8 +115,16 @@ mod tests {
             pace.ends(4096, (request + 1) * 100 * MS);
         }
         assert_eq!(pace.limit(), None);
+        // Nor do they keep what was known of it before.
+        paced(&mut pace, 3, 4000 * MS, &mut 0);
+        assert_eq!(pace.limit(), Some(BYTES_MIN));
+        for request in 1..=12 {
+            pace.begins((12 + request) * 1000 * MS);
+            pace.ends(4096, (12 + request) * 1000 * MS + MS);
+        }
+        assert_eq!(pace.limit(), None);
         // Nor are they charged to a large one that is quick.
-        let mut now = 0;
+        let mut now = 100_000 * MS;
         for _ in 0..400 {
             pace.begins(now);
             pace.begins(now);

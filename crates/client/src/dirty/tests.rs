@@ -1,6 +1,7 @@
 //! Who is told of what was not written out, and what makes room for more.
 
 use super::*;
+use crate::loss::Loss;
 
 /// Four bytes of a file.
 pub(crate) fn some_kept() -> Box<Dirty> {
