@@ -224,6 +224,12 @@ impl LockTable {
             .any(|(slot, lock)| lock.client == TARGET && self.conflicts((slot, lock), need))
     }
 
+    /// Whether a client has this lock.
+    pub fn has(&self, client: ClientId, fid: Fid, id: LockId) -> bool {
+        let lock = self.slab.find(id).and_then(|slot| self.slab.get(slot));
+        lock.is_some_and(|lock| lock.client == client && lock.fid == fid)
+    }
+
     /// Whether `client` holds a lock that allows all this.
     pub fn covers(&self, client: ClientId, need: &Need) -> bool {
         self.locks_on(need.fid).any(|(_, lock)| {

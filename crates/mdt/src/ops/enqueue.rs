@@ -92,6 +92,9 @@ fn cancel_one(
     report: Option<&SizeReport>,
 ) -> Result<Outcome, Fault> {
     let (mut transno, mut noted) = (0, None);
+    // One that is not known changes nothing, whatever else its client has: it was given back before a
+    // crash, and who shared the file then may have all of it for himself now.
+    let report = report.filter(|_| mdt.locks.has(op.client, fid, id));
     let writer = report.is_some_and(of_size) && mdt.locks.covers(op.client, &writes_data(fid));
     let shares =
         !writer && report.is_some_and(of_size) && mdt.locks.covers(op.client, &shares_data(fid));

@@ -39,6 +39,32 @@ fn shared(world: &mut World, for_ns: u64) -> (Fid, [(ClientId, OpenId, Grant); 2
 }
 
 #[test]
+fn what_a_lock_tells_that_is_not_known_is_not_taken_for_another_s() {
+    let mut world = World::with_clients(2);
+    let (fid, [(_, _, a), (_, two, b)]) = shared(&mut world, SOON_NS);
+    world.ok(
+        A,
+        MdtRequest::Cancel { fid, id: a.id, report: Some(report(5000, true)), more: vec![] },
+    );
+    world.ok(
+        B,
+        MdtRequest::Cancel { fid, id: b.id, report: Some(report(3000, true)), more: vec![] },
+    );
+    assert_eq!(world.stat(A, fid).size, 5000, "the furthest that was told");
+    // As after a crash: B has all of it by then, and what he told as one of several comes again.
+    world.tick(2_100);
+    world.tick(100);
+    world.rest();
+    assert_eq!(share(&mut world, B, fid).mode, LockMode::Pw);
+    world.ok(
+        B,
+        MdtRequest::Cancel { fid, id: b.id, report: Some(report(3000, true)), more: vec![] },
+    );
+    world.close(B, fid, two, None);
+    assert_eq!(world.stat(A, fid).size, 5000);
+}
+
+#[test]
 fn who_reads_what_others_write_shares_it_and_tells_the_atime_alone() {
     let mut world = World::with_clients(2);
     world.mdt.set_contention(4, SOON_NS);
