@@ -17,6 +17,7 @@
 //! the last: from then on nothing is written or acknowledged.
 
 mod ahead;
+mod dense;
 mod direct;
 mod files;
 mod given;
@@ -29,6 +30,7 @@ mod reads;
 mod streams;
 mod unsynced;
 mod walks;
+mod watch;
 
 use std::cell::Cell;
 use std::fs::{File, OpenOptions};
@@ -511,7 +513,9 @@ impl ObjectStore for DiskObjects {
         if self.reads.can_tell() {
             self.ahead.read(object, (offset, len), true);
         }
-        Ok(self.reads.wait(&file, (offset, len), buffer)?.bytes)
+        let Got { bytes, part, .. } = self.reads.wait(&file, (offset, len), buffer)?;
+        self.ahead.dense(object, part);
+        Ok(bytes)
     }
 
     fn read_direct(
@@ -546,10 +550,11 @@ impl ObjectStore for DiskObjects {
             Ok(Some(file)) => {
                 let got = self.reads.now(&file, (offset, len), buffer)?;
                 // What is not read here is counted where it is.
-                if let Some(Got { waited, .. }) = got {
+                Ok(got.map(|Got { bytes, waited, part }| {
                     self.ahead.read(object, (offset, len), waited);
-                }
-                Ok(got.map(|got| got.bytes))
+                    self.ahead.dense(object, part);
+                    bytes
+                }))
             }
             Ok(None) => Ok(Some(0)),
             // Where it is has to be looked up on the disk.
@@ -612,6 +617,7 @@ impl ObjectStore for DiskObjects {
             // Behind the pin, or a sync between the two would take the note of one that is not given
             // yet; and before anybody writes.
             self.unseen.note(object);
+            self.ahead.given(object, &file);
             Ok(Some(Given { file: Some(Arc::new(GivenFile(file))) }))
         })
     }

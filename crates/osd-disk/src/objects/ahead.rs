@@ -1,12 +1,15 @@
-//! The thread that has the kernel read small objects before anybody wants them. Which, [`super::walks`]
-//! says; it finds them in their folders, opens them, and asks for what is at their beginning. It
-//! is there from the first time that somebody walks, and only hints: of errors nobody is told.
+//! The thread that has the kernel read what nobody has asked for yet: small objects, of which
+//! [`super::walks`] says which (it finds them in their folders, opens them, and asks for what is at
+//! their beginning); parts of objects that [`super::dense`] names; and what [`super::watch`] finds of
+//! objects that were given away. It is there from the first time that one of them wants something, and
+//! only hints: of errors nobody is told.
 
 use std::cell::Cell;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 
@@ -17,10 +20,11 @@ use super::names::{self, Group};
 use super::open_old;
 use super::reads::{SHORT_BYTES, ask_for, is_in_memory};
 use super::walks::{Ask, Asked, Walks};
+use super::watch::{Watched, is_cold};
 use crate::lock;
 
 /// Asks that wait for the thread; what is beyond is not asked for.
-const LINE_MAX: usize = 16;
+const LINE_MAX: usize = 64;
 
 /// Reads ahead for a store. See the module.
 #[derive(Debug)]
@@ -31,8 +35,19 @@ pub(super) struct Ahead {
 
 #[derive(Debug)]
 struct Thread {
-    line: Option<SyncSender<Ask>>,
+    line: Option<SyncSender<Want>>,
     thread: Option<JoinHandle<()>>,
+}
+
+/// What is wanted of the thread.
+#[derive(Debug)]
+enum Want {
+    /// The next objects of a walk.
+    Walk(Ask),
+    /// This of an object.
+    Part(ObjectId, Range<u64>),
+    /// To look at an object that was given away.
+    Watch(ObjectId),
 }
 
 #[derive(Debug)]
@@ -55,23 +70,40 @@ impl Ahead {
             return;
         }
         let Some(ask) = lock(&self.shared.walks).read(object, waited) else { return };
-        let line = self.thread.get_or_init(|| Thread::start(self.shared.clone()));
-        let line = line.as_ref().and_then(|thread| thread.line.as_ref());
-        if line.is_none_or(|line| line.try_send(ask).is_err()) {
+        if !self.want(Want::Walk(ask)) {
             // Nothing has come of it: his next wait for the disk asks again.
             let _ = lock(&self.shared.walks).asked(ask, Asked::default());
         }
+    }
+
+    /// A part of an object is to be read whole, if there is one.
+    pub(super) fn dense(&self, object: ObjectId, part: Option<Range<u64>>) {
+        // If that cannot be now, it will be after as many waits.
+        let _ = part.is_none_or(|part| self.want(Want::Part(object, part)));
+    }
+
+    /// An object was given away.
+    pub(super) fn given(&self, object: ObjectId, file: &Open) {
+        // If it cannot be watched, it is read as the kernel does it.
+        let _ = is_cold(file) && self.want(Want::Watch(object));
+    }
+
+    /// Whether the thread will do it.
+    fn want(&self, want: Want) -> bool {
+        let line = self.thread.get_or_init(|| Thread::start(self.shared.clone()));
+        let line = line.as_ref().and_then(|thread| thread.line.as_ref());
+        line.is_some_and(|line| line.try_send(want).is_ok())
     }
 }
 
 impl Thread {
     /// `None` if there can be none: then nothing is read ahead.
     fn start(shared: Arc<Shared>) -> Option<Thread> {
-        let (line, asks) = sync_channel(LINE_MAX);
+        let (line, wants) = sync_channel(LINE_MAX);
         let thread = std::thread::Builder::new().name("ahead".into());
-        let thread = thread.spawn(move || shared.serve(&asks));
+        let thread = thread.spawn(move || shared.serve(&wants));
         let thread = thread.inspect_err(|error| {
-            tracing::warn!(%error, "no thread to read small files ahead: they are not");
+            tracing::warn!(%error, "no thread to read ahead: what is read waits for the disk");
         });
         Some(Thread { line: Some(line), thread: Some(thread.ok()?) })
     }
@@ -81,24 +113,45 @@ impl Drop for Thread {
     fn drop(&mut self) {
         self.line = None;
         if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
-            tracing::error!("the thread that reads small files ahead panicked");
+            tracing::error!("the thread that reads ahead panicked");
         }
     }
 }
 
 impl Shared {
-    fn serve(&self, asks: &Receiver<Ask>) {
+    fn serve(&self, wants: &Receiver<Want>) {
         // The objects of the folder that was looked through last.
         let mut listed: Option<(Group, Vec<ObjectId>)> = None;
-        while let Ok(ask) = asks.recv() {
-            let mut next = Some(ask);
-            while let Some(ask) = next {
-                let asked = self.perform(ask, &mut listed).unwrap_or_else(|error| {
-                    tracing::debug!(%error, "cannot read small files ahead");
-                    Asked::default()
-                });
-                next = lock(&self.walks).asked(ask, asked);
+        let mut watched = Watched::default();
+        loop {
+            let want = match watched.rest() {
+                None => wants.recv().map_err(RecvTimeoutError::from),
+                Some(rest) => wants.recv_timeout(rest),
+            };
+            match want {
+                Ok(Want::Walk(ask)) => self.walk(ask, &mut listed),
+                Ok(Want::Part(object, part)) => {
+                    if let Some(file) = self.files.known(object) {
+                        ask_for(&file, part);
+                    }
+                }
+                Ok(Want::Watch(object)) => watched.begin(object),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
             }
+            watched.look(&self.files);
+        }
+    }
+
+    /// Asks for the next objects of a walk, for as long as it wants more.
+    fn walk(&self, ask: Ask, listed: &mut Option<(Group, Vec<ObjectId>)>) {
+        let mut next = Some(ask);
+        while let Some(ask) = next {
+            let asked = self.perform(ask, listed).unwrap_or_else(|error| {
+                tracing::debug!(%error, "cannot read small files ahead");
+                Asked::default()
+            });
+            next = lock(&self.walks).asked(ask, asked);
         }
     }
 

@@ -29,6 +29,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use rustix::io::Errno;
 use sateen_types::ObjectId;
 
+use super::dense::Dense;
 use super::poison::Poison;
 use super::streams::Streams;
 use crate::{lock, writeback};
@@ -66,6 +67,8 @@ pub(super) struct Open {
     vouching: Mutex<()>,
     /// Who reads it. As many are remembered as files are known.
     streams: Mutex<Streams>,
+    /// Where those had to wait who jump.
+    dense: Mutex<Dense>,
 }
 
 impl Open {
@@ -77,12 +80,18 @@ impl Open {
             position: Mutex::default(),
             vouching: Mutex::default(),
             streams: Mutex::default(),
+            dense: Mutex::default(),
         })
     }
 
     /// Who reads it.
     pub(super) fn streams(&self) -> &Mutex<Streams> {
         &self.streams
+    }
+
+    /// Where those had to wait who jump.
+    pub(super) fn dense(&self) -> &Mutex<Dense> {
+        &self.dense
     }
 
     /// Runs a step that may change what is in the file.

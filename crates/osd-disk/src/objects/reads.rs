@@ -8,6 +8,7 @@
 //!    is not even asked first whether it is in memory.
 //! 2. Else [`Reads::wait`], where it may sleep. If it is one of a stream the kernel is asked for
 //!    what comes next ([`super::streams`]), so that the disk works while that is sent and asked for.
+//! 3. Where short reads that jump have waited often, what lies around is to be read ([`super::dense`]).
 //!
 //! File systems that cannot tell what is in memory (`RWF_NOWAIT`) are known after the first read:
 //! whatever has no disk below (tmpfs), and what lies over others (overlayfs). There reads wait
@@ -48,11 +49,13 @@ const MEMORY_BYTES_PER_NS: u64 = 3;
 const UNKNOWN_NS: u64 = 1_000_000;
 
 /// What a read has got.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Got {
     pub(super) bytes: usize,
     /// It had to wait for the disk, as far as that can be told.
     pub(super) waited: bool,
+    /// This is to be read at once.
+    pub(super) part: Option<Range<u64>>,
 }
 
 /// How the files of a store are read.
@@ -135,7 +138,7 @@ impl Reads {
             Ok(bytes) if bytes < len && offset + (bytes as u64) < file.metadata()?.len() => {
                 Errno::AGAIN.into()
             }
-            Ok(bytes) => return Ok(Some(Got { bytes, waited: false })),
+            Ok(bytes) => return Ok(Some(Got { bytes, waited: false, part: None })),
             Err(error) => error,
         };
         buffer.truncate(held);
@@ -167,7 +170,7 @@ impl Reads {
         // What is missing only for what is read next says nothing of the disk.
         if len > SHORT_BYTES || asks && is_in_memory(file, offset) {
             let bytes = fill(read_behind, file, (offset, len), buffer)?;
-            return Ok(Got { bytes, waited: true });
+            return Ok(Got { bytes, waited: true, part: None });
         }
         self.short(Place::another(self.waiting), file, (offset, len), buffer)
     }
@@ -196,10 +199,12 @@ impl Reads {
         drop(place);
         let took = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let waited = took >= MEMORY_NS + bytes as u64 / MEMORY_BYTES_PER_NS;
-        if waited {
-            self.took(took);
+        if !waited {
+            return Ok(Got { bytes, waited, part: None });
         }
-        Ok(Got { bytes, waited })
+        self.took(took);
+        let part = lock(file.dense()).waited(offset, file.metadata()?.len());
+        Ok(Got { bytes, waited, part })
     }
 
     /// The only place for a read that is waited for where it came in, if that is better than to

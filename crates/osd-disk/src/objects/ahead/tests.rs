@@ -6,7 +6,7 @@ use bytes::BytesMut;
 use rustix::fs::{Advice, fadvise};
 use sateen_osd::ObjectStore;
 
-use super::super::{DiskObjects, ObjectOptions};
+use super::super::{DiskObjects, ObjectOptions, dense};
 use super::*;
 use crate::testing::{Scratch, SmallDisk, pages_in_memory};
 
@@ -107,4 +107,79 @@ fn what_was_removed_is_not_brought_back() {
         assert_eq!(read(&store, oid), b"");
         assert!(!store.stat(&[object(oid)]).unwrap()[0].exists);
     }
+}
+
+const PART: u64 = dense::PART_BYTES;
+const PARTS: u64 = 6;
+
+/// A store with a large object, which only the disk has.
+fn large_and_cold(scratch: &Scratch) -> Option<(DiskObjects, SmallDisk)> {
+    let (store, disk) = cold(scratch)?;
+    let bytes: Vec<u8> = (0..PARTS * PART).map(|at| (at / 4096) as u8).collect();
+    store.write(object(OBJECTS), 0, &bytes).unwrap();
+    store.sync(&[object(OBJECTS)]).unwrap();
+    let file = store.existing(object(OBJECTS), Need::Look).unwrap().unwrap();
+    fadvise(&**file, 0, None, Advice::DontNeed).unwrap();
+    Some((store, disk))
+}
+
+/// Pages in memory of a part of the large object.
+fn pages_of(store: &DiskObjects, part: u64) -> usize {
+    let file = store.existing(object(OBJECTS), Need::Look).unwrap().unwrap();
+    pages_in_memory(&file, part * PART..(part + 1) * PART)
+}
+
+/// Goes on with pages of a part, one here and one there, until all of it is in memory; how many pages
+/// that took.
+fn until_whole(store: &DiskObjects, part: u64, mut read: impl FnMut(u64)) -> u64 {
+    for at in 0..PART / 4096 {
+        // Neighbours are not read one after the other, in neither direction.
+        read(part * PART + (at * 97 + 13) * 4096 % PART);
+        let end = Instant::now() + Duration::from_millis(20);
+        while at + 1 >= dense::WAITS_MAX.into() && Instant::now() < end {
+            if pages_of(store, part) as u64 == PART / 4096 {
+                return at + 1;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+    PART / 4096
+}
+
+#[test]
+fn a_part_that_is_read_here_and_there_is_read_whole() {
+    let scratch = Scratch::new("ahead-dense");
+    let Some((store, _disk)) = large_and_cold(&scratch) else { return };
+    let read = |offset: u64| {
+        let mut buffer = BytesMut::new();
+        if store.read_now(object(OBJECTS), offset, 4096, &mut buffer).unwrap().is_none() {
+            store.read(object(OBJECTS), offset, 4096, &mut buffer).unwrap();
+        }
+        assert_eq!(buffer, vec![(offset / 4096) as u8; 4096]);
+    };
+    let took = until_whole(&store, 3, read);
+    // A disk may now and then be as quick as memory, which is no waiting.
+    assert!(took < PART / 4096 / 2, "{took} pages");
+    assert_eq!(pages_of(&store, 1) + pages_of(&store, 4), 0, "and no more than it");
+}
+
+#[test]
+fn so_is_one_that_the_kernel_reads_itself() {
+    let scratch = Scratch::new("ahead-watched");
+    let Some((store, _disk)) = large_and_cold(&scratch) else { return };
+    store.give(object(OBJECTS)).unwrap().unwrap();
+    let path = names::path(&store.folder, object(OBJECTS));
+    let file = File::open(path).unwrap();
+    fadvise(&file, 0, None, Advice::Random).unwrap();
+    let read = |offset: u64| {
+        let mut buffer = BytesMut::with_capacity(4096);
+        super::super::reads::read_behind(&file, (offset, 4096), &mut buffer).unwrap();
+        assert_eq!(buffer, vec![(offset / 4096) as u8; 4096]);
+    };
+    // The first look says what was there before.
+    std::thread::sleep(Duration::from_millis(50));
+    let took = until_whole(&store, 3, read);
+    assert!(took < PART / 4096 / 2, "{took} pages");
+    assert_eq!(pages_of(&store, 0) + pages_of(&store, 1), 0, "and no more than it");
+    store.take_back(object(OBJECTS));
 }
