@@ -9,9 +9,11 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use sateen_types::{Fid, ObjectId, Seq};
 
@@ -25,6 +27,8 @@ use crate::lock;
 
 /// Asks that wait for the thread; what is beyond is not asked for.
 const LINE_MAX: usize = 64;
+/// Of an object that is given away so much is asked for before it is looked whether it still is: 1 MiB.
+const PIECE_BYTES: usize = 1 << 20;
 
 /// Reads ahead for a store. See the module.
 #[derive(Debug)]
@@ -55,13 +59,17 @@ struct Shared {
     folder: PathBuf,
     files: Arc<Files>,
     walks: Mutex<Walks>,
+    /// Whoever is at it stops.
+    ends: AtomicBool,
 }
 
 impl Ahead {
     /// For the store in `folder`, which keeps so many files open.
     pub(super) fn new(folder: &Path, files: Arc<Files>, files_open_max: usize) -> Ahead {
         let (folder, walks) = (folder.to_path_buf(), Mutex::new(Walks::new(files_open_max)));
-        Ahead { shared: Arc::new(Shared { folder, files, walks }), thread: OnceLock::new() }
+        let ends = AtomicBool::new(false);
+        let shared = Arc::new(Shared { folder, files, walks, ends });
+        Ahead { shared, thread: OnceLock::new() }
     }
 
     /// Somebody reads an object, and had to wait for the disk or not.
@@ -124,7 +132,7 @@ impl Shared {
         let mut listed: Option<(Group, Vec<ObjectId>)> = None;
         let mut watched = Watched::default();
         loop {
-            let want = match watched.rest() {
+            let want = match watched.rest(Instant::now()) {
                 None => wants.recv().map_err(RecvTimeoutError::from),
                 Some(rest) => wants.recv_timeout(rest),
             };
@@ -135,12 +143,32 @@ impl Shared {
                         ask_for(&file, part);
                     }
                 }
-                Ok(Want::Watch(object)) => watched.begin(object),
+                Ok(Want::Watch(object)) => watched.begin(object, Instant::now()),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
-            watched.look(&self.files);
+            let now = Instant::now();
+            let wanted = watched.look(now, |object, parts| {
+                let file = self.given(object)?;
+                let begun = Instant::now();
+                let looked = parts.look_at(&file).ok()?;
+                Some((looked, begun.elapsed()))
+            });
+            for (object, range) in wanted {
+                for from in range.clone().step_by(PIECE_BYTES) {
+                    let piece = from..(from + PIECE_BYTES as u64).min(range.end);
+                    match self.given(object).filter(|_| !self.ends.load(Ordering::Relaxed)) {
+                        Some(file) => ask_for(&file, piece),
+                        None => break,
+                    }
+                }
+            }
         }
+    }
+
+    /// An object's file, if it is given away now.
+    fn given(&self, object: ObjectId) -> Option<Arc<Open>> {
+        self.files.known(object).filter(|_| self.files.is_pinned(object))
     }
 
     /// Asks for the next objects of a walk, for as long as it wants more.

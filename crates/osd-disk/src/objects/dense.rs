@@ -3,8 +3,9 @@
 //! A reader who jumps waits for the disk each time, and a disk that is asked for a part of [`PART_BYTES`] at
 //! once has it in the time of [`WAITS_MAX`] such waits: 708 µs and 91 µs where 4 KiB one after the other are
 //! 11 000 a second and MiBs 1412. So what was waited for so often is read whole. Whoever then wants nothing
-//! more of it has paid twice what he had to, and never more than that; whoever goes on, as one does that
-//! reads a whole file in an order of his own, waits no longer.
+//! more of it has paid twice what he had to, on such a disk (four times on one that reads 125 MB/s and has
+//! 4 KiB in 0.3 ms); whoever goes on, as one does that reads a whole file in an order of his own, waits no
+//! longer.
 //!
 //! Life of a part: *sparse*, with a count of the waits; *due* with the last of them; then it begins anew,
 //! because a kernel that needs the memory drops it again without a word.
@@ -26,6 +27,9 @@ impl Dense {
     /// A reader who jumps had to wait for what is here, in an object of so many bytes. The part that is
     /// due, if one is.
     pub(super) fn waited(&mut self, offset: u64, size: u64) -> Option<Range<u64>> {
+        if offset >= size {
+            return None;
+        }
         let parts = size.div_ceil(PART_BYTES);
         let counts = usize::try_from(parts.min(COUNTS_MAX)).ok()?;
         if self.0.len() < counts {

@@ -125,8 +125,7 @@ impl Reads {
                 true => lock(file.streams()).is_there(at),
             }
         }
-        // Whoever jumps gets no more than he asks for: one call for what is in memory and what is
-        // not.
+        // For who jumps nothing is asked ahead: one call for what is in memory and what is not.
         if !passed.forward
             && let Some(place) = self.take_place(len)
         {

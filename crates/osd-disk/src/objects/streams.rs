@@ -2,7 +2,8 @@
 //!
 //! All readers of an object share one descriptor, so the kernel's own read-ahead takes several for
 //! one that jumps; and it asks for no more than a disk's `read_ahead_kb`. Whoever
-//! jumps is left to the kernel, which then reads what was asked for and no more.
+//! jumps is left to the kernel, which then reads what was asked for and no more, until he has waited often
+//! in one place ([`super::dense`]).
 //!
 //! Life of a stream:
 //! 1. Its first request is like any other.

@@ -2,8 +2,10 @@
 //!
 //! A kernel that reads a file itself says nothing, but it tells on request how much of a part of the file
 //! it has in memory (cachestat(2), Linux 6.5; earlier ones are left alone). So whoever reads a cold one is
-//! watched: parts of which more and more is in memory are read whole, as [`super::dense`] says, and behind
-//! parts that follow each other those that come next.
+//! watched: parts of which more and more is in memory are read whole, as [`super::dense`] does with those
+//! that were waited for, and behind parts that follow each other those that come next. How often somebody
+//! waited is not known here, only how many pages came, of which one wait may bring as many as a kernel
+//! reads ahead: so it takes [`DENSE_BYTES`].
 //!
 //! Life of a watch:
 //! 1. It begins when an object is given of which something is not in memory.
@@ -19,15 +21,13 @@ use std::time::{Duration, Instant};
 
 use sateen_types::ObjectId;
 
-use super::dense::{PART_BYTES, WAITS_MAX};
-use super::files::Files;
-use super::reads::ask_for;
+use super::dense::PART_BYTES;
 
 /// The first look comes so long after the object was given.
 const SOON: Duration = Duration::from_millis(5);
 /// And they are never further apart.
 const LATE: Duration = Duration::from_secs(1);
-/// Looks take this part of the time at most.
+/// Looks take this part of the time at most, whatever is watched.
 const TIME_PART: u32 = 20;
 /// Looks in vain after which nobody reads, it seems: 5 ms to 1 s apart they take some 10 s.
 const QUIET_MAX: u32 = 16;
@@ -35,19 +35,27 @@ const QUIET_MAX: u32 = 16;
 const WATCHED_MAX: usize = 64;
 /// Larger objects are not watched, 1 GiB: to look takes a call for each part.
 const BYTES_MAX: u64 = 1 << 30;
+/// So much of a part that came since its watch began has the rest read, 192 KiB: half as much again as a
+/// kernel mostly reads ahead.
+const DENSE_BYTES: u64 = 192 << 10;
 /// Parts that are read ahead of who reads forward.
 const AHEAD_PARTS: usize = 8;
-const PAGE_BYTES: u64 = 4096;
-/// The same number on all machines; `libc` does not have it of all.
+/// So much is asked for with one look, 16 MiB: others wait for the thread, and so does who ends it.
+const ASK_BYTES_MAX: u64 = 16 << 20;
+/// The same number on all machines that have io_uring, but alpha and MIPS; `libc` does not have it of all.
 const SYS_CACHESTAT: libc::c_long = 451;
 
-/// What a kernel has of a part of a file.
+/// What a kernel has of a part of a file, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Cached {
-    /// Pages in memory.
-    pub(super) pages: u64,
+    /// In memory.
+    pub(super) bytes: u64,
     /// Of those, what is not on the disk yet.
     pub(super) unwritten: u64,
+}
+
+fn page_bytes() -> u64 {
+    rustix::param::page_size() as u64
 }
 
 /// Asks the kernel.
@@ -65,7 +73,10 @@ pub(super) fn cached(file: &File, range: Range<u64>) -> io::Result<Cached> {
         unsafe { libc::syscall(SYS_CACHESTAT, fd, range.as_ptr(), told.as_mut_ptr(), flags) };
     let [pages, dirty, writeback, ..] = told;
     match result {
-        0 => Ok(Cached { pages, unwritten: dirty + writeback }),
+        0 => Ok(Cached {
+            bytes: pages * page_bytes(),
+            unwritten: (dirty + writeback) * page_bytes(),
+        }),
         _ => Err(io::Error::last_os_error()),
     }
 }
@@ -75,15 +86,19 @@ pub(super) fn cached(file: &File, range: Range<u64>) -> io::Result<Cached> {
 pub(super) fn is_cold(file: &File) -> bool {
     let size = file.metadata().map_or(0, |about| about.len());
     let is_missing = |at: u64| {
-        let page = at / PAGE_BYTES * PAGE_BYTES;
-        cached(file, page..page + PAGE_BYTES).is_ok_and(|cached| cached.pages == 0)
+        let page = at / page_bytes() * page_bytes();
+        cached(file, page..page + page_bytes()).is_ok_and(|cached| cached.bytes == 0)
     };
     (PART_BYTES..=BYTES_MAX).contains(&size) && (is_missing(size / 2) || is_missing(size - 1))
 }
 
 /// All that are watched.
 #[derive(Debug, Default)]
-pub(super) struct Watched(Vec<Watch>);
+pub(super) struct Watched {
+    all: Vec<Watch>,
+    /// Nobody is looked at before: looks have their part of the time.
+    not_before: Option<Instant>,
+}
 
 #[derive(Debug)]
 struct Watch {
@@ -95,55 +110,59 @@ struct Watch {
 }
 
 impl Watched {
-    /// An object was given.
-    pub(super) fn begin(&mut self, object: ObjectId) {
-        let next = Instant::now() + SOON;
-        if let Some(watch) = self.0.iter_mut().find(|watch| watch.object == object) {
-            (watch.quiet, watch.next) = (0, next);
-        } else if self.0.len() < WATCHED_MAX {
-            self.0.push(Watch { object, parts: Parts::default(), quiet: 0, next });
+    /// An object was given. What is known of one that was before may be of another file, or long past.
+    pub(super) fn begin(&mut self, object: ObjectId, now: Instant) {
+        self.all.retain(|watch| watch.object != object);
+        if self.all.len() < WATCHED_MAX {
+            let (parts, next) = (Parts::default(), now + SOON);
+            self.all.push(Watch { object, parts, quiet: 0, next });
         }
     }
 
     /// How long nothing is to be done; `None` if nothing is watched.
-    pub(super) fn rest(&self) -> Option<Duration> {
-        let next = self.0.iter().map(|watch| watch.next).min()?;
-        Some(next.saturating_duration_since(Instant::now()))
+    pub(super) fn rest(&self, now: Instant) -> Option<Duration> {
+        let next = self.all.iter().map(|watch| watch.next).min()?;
+        let next = self.not_before.map_or(next, |not_before| next.max(not_before));
+        Some(next.saturating_duration_since(now))
     }
 
-    /// Looks at those that are due, and has read what is to be.
-    pub(super) fn look(&mut self, files: &Files) {
-        let now = Instant::now();
-        self.0.retain_mut(|watch| watch.next > now || watch.look(files));
-    }
-}
-
-impl Watch {
-    /// False if that was the last time.
-    fn look(&mut self, files: &Files) -> bool {
-        let file = files.known(self.object).filter(|_| files.is_pinned(self.object));
-        let Some(file) = file else { return false };
-        let begun = Instant::now();
-        let size = file.metadata().map_or(0, |about| about.len());
-        let Ok(looked) = self.parts.look(size, |range| cached(&file, range)) else { return false };
-        match looked {
-            Looked::Over => return false,
-            Looked::Quiet => self.quiet += 1,
-            Looked::Grown(wanted) => {
-                self.quiet = 0;
-                wanted.into_iter().for_each(|range| ask_for(&file, range));
-            }
+    /// Looks at those that are due. `look` does it for an object: what it found and how long that took,
+    /// or nothing if it is not given any more or cannot be looked at. What is to be read, in order.
+    pub(super) fn look(
+        &mut self,
+        now: Instant,
+        mut look: impl FnMut(ObjectId, &mut Parts) -> Option<(Looked, Duration)>,
+    ) -> Vec<(ObjectId, Range<u64>)> {
+        let mut wanted = Vec::new();
+        if self.not_before.is_some_and(|not_before| now < not_before) {
+            return wanted;
         }
-        let pause = SOON.saturating_mul(1 << self.quiet.min(16)).min(LATE);
-        let now = Instant::now();
-        self.next = now + pause.max((now - begun).saturating_mul(TIME_PART));
-        self.quiet < QUIET_MAX
+        let mut took = Duration::ZERO;
+        self.all.retain_mut(|watch| {
+            if watch.next > now {
+                return true;
+            }
+            let Some((looked, time)) = look(watch.object, &mut watch.parts) else { return false };
+            took += time;
+            match looked {
+                Looked::Over => return false,
+                Looked::Quiet => watch.quiet += 1,
+                Looked::Grown(parts) => {
+                    watch.quiet = 0;
+                    wanted.extend(parts.into_iter().map(|part| (watch.object, part)));
+                }
+            }
+            watch.next = now + SOON.saturating_mul(1 << watch.quiet.min(16)).min(LATE);
+            watch.quiet < QUIET_MAX
+        });
+        self.not_before = Some(now + took.saturating_mul(TIME_PART));
+        wanted
     }
 }
 
 /// What a look has found.
-#[derive(Debug, PartialEq, Eq)]
-enum Looked {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Looked {
     /// There is no more to be done.
     Over,
     /// Nobody has read.
@@ -152,15 +171,29 @@ enum Looked {
     Grown(Vec<Range<u64>>),
 }
 
-/// Pages in memory of each part of a file, or [`Parts::WHOLE`].
+/// How much is in memory of each part of a file.
 #[derive(Debug, Default)]
-struct Parts(Vec<u16>);
+pub(super) struct Parts(Vec<Part>);
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Part {
+    /// When the watch began, and at the last look.
+    first: u64,
+    last: u64,
+    /// All of it is in memory, or was asked for.
+    is_whole: bool,
+}
 
 impl Parts {
-    /// All of a part is in memory, or was asked for.
-    const WHOLE: u16 = u16::MAX;
+    /// Looks at a file.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(super) fn look_at(&mut self, file: &File) -> io::Result<Looked> {
+        self.look(file.metadata()?.len(), |range| cached(file, range))
+    }
 
-    /// Looks at a file of so many bytes, through `cached`.
+    /// Looks at one of so many bytes, through `cached`.
     ///
     /// # Errors
     /// That of `cached`.
@@ -172,44 +205,54 @@ impl Parts {
         if size > BYTES_MAX {
             return Ok(Looked::Over);
         }
-        let is_first = self.0.is_empty();
+        let known = self.0.len();
         let count = usize::try_from(size.div_ceil(PART_BYTES)).unwrap_or_default();
-        self.0.resize(count, 0);
-        let mut wanted: Vec<Range<u64>> = Vec::new();
+        self.0.resize(count, Part::default());
+        let (mut wanted, mut asked): (Vec<Range<u64>>, u64) = (Vec::new(), 0);
         let mut grown = false;
         // Parts behind the one before that are to be read for who comes forward.
-        let mut ahead = 0;
-        for (at, known) in self.0.iter_mut().enumerate() {
+        let (mut ahead, mut before_is_whole) = (0, false);
+        for (at, part) in self.0.iter_mut().enumerate() {
             let from = at as u64 * PART_BYTES;
             let range = from..(from + PART_BYTES).min(size);
-            if *known == Parts::WHOLE {
+            let before_was_whole = std::mem::replace(&mut before_is_whole, part.is_whole);
+            if part.is_whole {
                 continue;
             }
-            let Cached { pages, unwritten } = cached(range.clone())?;
+            let Cached { bytes, unwritten } = cached(range.clone())?;
             if unwritten > 0 {
                 return Ok(Looked::Over);
             }
-            let before = std::mem::replace(known, u16::try_from(pages).unwrap_or(Parts::WHOLE - 1));
-            let is_read = *known > before && !is_first;
-            grown |= is_read;
-            let is_whole = pages * PAGE_BYTES >= range.end - range.start;
-            if is_read && (is_whole || pages >= WAITS_MAX.into()) {
-                // Who reads forward has all of what lies before, or the kernel is at it.
-                ahead = if is_whole { AHEAD_PARTS } else { ahead };
-            } else if ahead == 0 && !is_whole {
-                continue;
-            } else {
-                ahead = ahead.saturating_sub(1);
+            if at >= known {
+                (part.first, part.last) = (bytes, bytes);
             }
-            *known = Parts::WHOLE;
-            if !is_whole {
+            let is_read = bytes > part.last;
+            grown |= is_read;
+            let is_there = bytes >= range.end - range.start;
+            let is_dense = is_read && bytes >= part.first + DENSE_BYTES;
+            if is_read && is_there && before_was_whole {
+                ahead = AHEAD_PARTS;
+            } else if !is_there && !is_dense {
+                if ahead == 0 {
+                    part.last = bytes;
+                    continue;
+                }
+                ahead -= 1;
+            }
+            if !is_there {
+                if asked >= ASK_BYTES_MAX {
+                    // With the next look, for which it has grown since the last one.
+                    continue;
+                }
+                asked += range.end - range.start;
                 match wanted.last_mut() {
                     Some(last) if last.end == range.start => last.end = range.end,
                     _ => wanted.push(range),
                 }
             }
+            (part.last, part.is_whole, before_is_whole) = (bytes, true, true);
         }
-        Ok(match self.0.iter().all(|known| *known == Parts::WHOLE) {
+        Ok(match self.0.iter().all(|part| part.is_whole) {
             _ if grown => Looked::Grown(wanted),
             true => Looked::Over,
             false => Looked::Quiet,
@@ -221,10 +264,11 @@ impl Parts {
 mod tests {
     use std::iter;
 
+    use sateen_types::{Fid, Seq};
+
     use super::*;
 
-    const PART_PAGES: u64 = PART_BYTES / PAGE_BYTES;
-    const DENSE: u64 = WAITS_MAX as u64;
+    const PAGE: u64 = 4096;
     const SIZE: u64 = 12 * PART_BYTES;
 
     /// Somebody has read, and these bytes are to be.
@@ -232,79 +276,99 @@ mod tests {
         Looked::Grown(iter::once(range).collect())
     }
 
-    /// A look at a file of which so many pages of each part are in memory.
-    fn look(parts: &mut Parts, pages: &[u64]) -> Looked {
+    /// A look at a file of which so many bytes of each part are in memory.
+    fn look(parts: &mut Parts, bytes: &[u64]) -> Looked {
         let cached = |range: Range<u64>| {
-            let pages = pages[(range.start / PART_BYTES) as usize];
-            Ok(Cached { pages, unwritten: 0 })
+            let bytes = bytes[(range.start / PART_BYTES) as usize];
+            Ok(Cached { bytes, unwritten: 0 })
         };
-        parts.look(pages.len() as u64 * PART_BYTES, cached).unwrap()
+        parts.look(bytes.len() as u64 * PART_BYTES, cached).unwrap()
     }
 
     #[test]
     fn what_was_there_before_is_no_reading() {
-        let (mut parts, pages) = (Parts::default(), [DENSE + 1; 12]);
-        assert_eq!(look(&mut parts, &pages), Looked::Quiet);
-        assert_eq!(look(&mut parts, &pages), Looked::Quiet);
-        assert_eq!(look(&mut Parts::default(), &[PART_PAGES; 12]), Looked::Over);
+        let (mut parts, mut bytes) = (Parts::default(), [DENSE_BYTES + PAGE; 12]);
+        assert_eq!(look(&mut parts, &bytes), Looked::Quiet);
+        assert_eq!(look(&mut parts, &bytes), Looked::Quiet);
+        bytes[3] += PAGE;
+        assert_eq!(look(&mut parts, &bytes), Looked::Grown(vec![]), "one page more is none");
+        assert_eq!(look(&mut Parts::default(), &[PART_BYTES; 12]), Looked::Over);
     }
 
     #[test]
     fn a_part_that_is_read_here_and_there_is_read_whole_once() {
         let mut parts = Parts::default();
-        let mut pages = [0; 12];
-        look(&mut parts, &pages);
-        (pages[3], pages[7]) = (DENSE - 1, DENSE);
-        let wanted = grown(7 * PART_BYTES..8 * PART_BYTES);
-        assert_eq!(look(&mut parts, &pages), wanted);
-        pages[7] = 20;
-        assert_eq!(look(&mut parts, &pages), Looked::Quiet, "it was asked for");
-        pages[3] += 1;
-        assert_eq!(look(&mut parts, &pages), grown(3 * PART_BYTES..4 * PART_BYTES));
+        let mut bytes = [0; 12];
+        look(&mut parts, &bytes);
+        (bytes[3], bytes[7]) = (DENSE_BYTES - PAGE, DENSE_BYTES);
+        assert_eq!(look(&mut parts, &bytes), grown(7 * PART_BYTES..8 * PART_BYTES));
+        bytes[7] += PAGE;
+        assert_eq!(look(&mut parts, &bytes), Looked::Quiet, "it was asked for");
+        bytes[3] += PAGE;
+        assert_eq!(look(&mut parts, &bytes), grown(3 * PART_BYTES..4 * PART_BYTES));
     }
 
     #[test]
-    fn parts_that_lie_together_are_asked_for_together() {
+    fn a_look_asks_for_no_more_than_others_can_wait_for() {
         let mut parts = Parts::default();
-        look(&mut parts, &[0; 12]);
-        assert_eq!(look(&mut parts, &[DENSE; 12]), grown(0..SIZE));
-        assert_eq!(look(&mut parts, &[DENSE; 12]), Looked::Over);
+        let count = 2 * (ASK_BYTES_MAX / PART_BYTES) as usize + 3;
+        look(&mut parts, &vec![0; count]);
+        let read = vec![DENSE_BYTES; count];
+        let ends = [ASK_BYTES_MAX, 2 * ASK_BYTES_MAX, count as u64 * PART_BYTES];
+        let mut from = 0;
+        for end in ends {
+            assert_eq!(look(&mut parts, &read), grown(from..end));
+            from = end;
+        }
+        assert_eq!(look(&mut parts, &read), Looked::Over);
     }
 
     #[test]
     fn who_reads_forward_is_read_ahead_of() {
         let mut parts = Parts::default();
-        let mut pages = [0; 12];
-        look(&mut parts, &pages);
-        (pages[0], pages[1]) = (PART_PAGES, 3);
-        let behind = PART_BYTES..(1 + AHEAD_PARTS as u64) * PART_BYTES;
-        assert_eq!(look(&mut parts, &pages), grown(behind));
-        pages[9] = PART_PAGES;
-        assert_eq!(look(&mut parts, &pages), grown(10 * PART_BYTES..SIZE));
-        assert_eq!(look(&mut parts, &pages), Looked::Over, "all is there or on its way");
+        let mut bytes = [0; 12];
+        look(&mut parts, &bytes);
+        (bytes[0], bytes[1]) = (PART_BYTES, 3 * PAGE);
+        assert_eq!(look(&mut parts, &bytes), Looked::Grown(vec![]), "one part is no way forward");
+        bytes[1] = PART_BYTES;
+        let behind = 2 * PART_BYTES..(2 + AHEAD_PARTS as u64) * PART_BYTES;
+        assert_eq!(look(&mut parts, &bytes), grown(behind));
+        bytes[10] = PART_BYTES;
+        assert_eq!(look(&mut parts, &bytes), grown(11 * PART_BYTES..SIZE));
+        assert_eq!(look(&mut parts, &bytes), Looked::Over, "all is there or on its way");
+    }
+
+    #[test]
+    fn of_who_reads_a_part_here_and_one_there_nothing_is_read_ahead() {
+        let mut parts = Parts::default();
+        let mut bytes = [0; 12];
+        look(&mut parts, &bytes);
+        for at in [9, 2, 6, 0] {
+            bytes[at] = PART_BYTES;
+            assert_eq!(look(&mut parts, &bytes), Looked::Grown(vec![]), "{at}");
+        }
     }
 
     #[test]
     fn the_last_part_may_be_short() {
         let mut parts = Parts::default();
-        let size = PART_BYTES + 3 * PAGE_BYTES;
-        let mut has = [PART_PAGES, 0];
+        let size = PART_BYTES + 3 * PAGE - 1;
         let cached = |has: [u64; 2]| {
             move |range: Range<u64>| {
-                Ok(Cached { pages: has[(range.start / PART_BYTES) as usize], unwritten: 0 })
+                Ok(Cached { bytes: has[(range.start / PART_BYTES) as usize], unwritten: 0 })
             }
         };
-        assert_eq!(parts.look(size, cached(has)).unwrap(), Looked::Quiet);
-        has[1] = 3;
-        assert_eq!(parts.look(size, cached(has)).unwrap(), Looked::Grown(vec![]));
-        assert_eq!(parts.look(size, cached(has)).unwrap(), Looked::Over);
+        assert_eq!(parts.look(size, cached([PART_BYTES, 0])).unwrap(), Looked::Quiet);
+        let all = [PART_BYTES, 3 * PAGE];
+        assert_eq!(parts.look(size, cached(all)).unwrap(), Looked::Grown(vec![]));
+        assert_eq!(parts.look(size, cached(all)).unwrap(), Looked::Over);
     }
 
     #[test]
     fn nothing_is_read_for_who_writes_nor_of_what_is_too_large() {
         let mut parts = Parts::default();
         look(&mut parts, &[0; 12]);
-        let written = |_| Ok(Cached { pages: 20, unwritten: 1 });
+        let written = |_| Ok(Cached { bytes: DENSE_BYTES, unwritten: 1 });
         assert_eq!(parts.look(SIZE, written).unwrap(), Looked::Over);
         let never = |_| unreachable!("nobody asks");
         assert_eq!(parts.look(BYTES_MAX + 1, never).unwrap(), Looked::Over);
@@ -316,22 +380,23 @@ mod tests {
         let mut parts = Parts::default();
         look(&mut parts, &[0; 12]);
         assert_eq!(look(&mut parts, &[0; 2]), Looked::Quiet);
-        assert_eq!(look(&mut parts, &[0, 0, 0]), Looked::Quiet);
-        let wanted = grown(2 * PART_BYTES..3 * PART_BYTES);
-        assert_eq!(look(&mut parts, &[0, 0, DENSE]), wanted);
+        assert_eq!(look(&mut parts, &[0, 0, DENSE_BYTES]), Looked::Quiet, "it was there at once");
+        let bytes = [0, 0, 2 * DENSE_BYTES];
+        assert_eq!(look(&mut parts, &bytes), grown(2 * PART_BYTES..3 * PART_BYTES));
     }
 
     #[test]
     fn the_kernel_tells_what_it_has() {
         let scratch = crate::testing::Scratch::new("watch");
         let path = scratch.path().join("file");
-        std::fs::write(&path, [7; 3 * PAGE_BYTES as usize]).unwrap();
+        let page = page_bytes();
+        std::fs::write(&path, vec![7; 3 * page as usize]).unwrap();
         let file = File::open(&path).unwrap();
         match cached(&file, 0..PART_BYTES) {
-            Ok(Cached { pages, unwritten }) => {
-                assert_eq!(pages, 3);
-                assert!(unwritten <= 3);
-                assert_eq!(cached(&file, PAGE_BYTES..2 * PAGE_BYTES).unwrap().pages, 1);
+            Ok(Cached { bytes, unwritten }) => {
+                assert_eq!(bytes, 3 * page);
+                assert!(unwritten <= bytes);
+                assert_eq!(cached(&file, page..2 * page).unwrap().bytes, page);
             }
             Err(error) => assert_eq!(error.raw_os_error(), Some(libc::ENOSYS)),
         }
@@ -339,5 +404,79 @@ mod tests {
         let large = File::options().write(true).open(&path).unwrap();
         large.set_len(4 * PART_BYTES).unwrap();
         assert_eq!(is_cold(&file), cached(&file, 0..1).is_ok(), "nobody has read its middle");
+    }
+
+    fn object(oid: u32) -> ObjectId {
+        ObjectId { fid: Fid { seq: Seq(7), oid, ver: 0 }, stripe: 0 }
+    }
+
+    const QUICK: Duration = Duration::from_micros(10);
+
+    #[test]
+    fn who_does_not_read_is_looked_at_less_and_less_and_then_no_more() {
+        let (mut watched, begun) = (Watched::default(), Instant::now());
+        assert_eq!(watched.rest(begun), None);
+        watched.begin(object(1), begun);
+        let (mut now, mut looks, mut pause) = (begun, 0, Duration::ZERO);
+        let mut read = Some(3);
+        while let Some(rest) = watched.rest(now) {
+            assert!(rest >= pause.min(LATE) && rest <= LATE, "{rest:?}");
+            now += rest;
+            looks += 1;
+            let found = if read == Some(looks) { grown(0..7) } else { Looked::Quiet };
+            let wanted = watched.look(now, |_, _| Some((found.clone(), QUICK)));
+            pause = rest;
+            if read == Some(looks) {
+                assert_eq!(wanted, [(object(1), 0..7)]);
+                assert_eq!(watched.rest(now), Some(SOON), "soon again");
+                (read, pause) = (None, Duration::ZERO);
+            }
+        }
+        assert_eq!(looks, 3 + QUIET_MAX);
+        assert!(now - begun > Duration::from_secs(5) && now - begun < Duration::from_secs(20));
+    }
+
+    #[test]
+    fn a_watch_ends_with_what_it_is_about() {
+        let (mut watched, now) = (Watched::default(), Instant::now());
+        (0..3).for_each(|oid| watched.begin(object(oid), now));
+        let later = now + SOON;
+        watched.look(later, |which, _| {
+            let found = if which == object(1) { Looked::Over } else { Looked::Quiet };
+            (which != object(0)).then_some((found, QUICK))
+        });
+        let left: Vec<ObjectId> = watched.all.iter().map(|watch| watch.object).collect();
+        assert_eq!(left, [object(2)]);
+    }
+
+    #[test]
+    fn one_that_is_given_again_is_known_anew() {
+        let (mut watched, now) = (Watched::default(), Instant::now());
+        watched.begin(object(1), now);
+        watched.all[0].parts.0.push(Part::default());
+        watched.begin(object(1), now + SOON);
+        assert_eq!(watched.all.len(), 1);
+        assert!(watched.all[0].parts.0.is_empty());
+        assert_eq!(watched.rest(now), Some(2 * SOON));
+    }
+
+    #[test]
+    fn no_more_are_watched_than_can_be() {
+        let (mut watched, now) = (Watched::default(), Instant::now());
+        (0..1000).for_each(|oid| watched.begin(object(oid), now));
+        assert_eq!(watched.all.len(), WATCHED_MAX);
+    }
+
+    #[test]
+    fn looks_take_their_part_of_the_time_all_together() {
+        let (mut watched, now) = (Watched::default(), Instant::now());
+        (0..10).for_each(|oid| watched.begin(object(oid), now));
+        let (now, slow) = (now + SOON, Duration::from_millis(3));
+        watched.look(now, |_, _| Some((grown(0..1), slow)));
+        assert_eq!(watched.rest(now), Some(10 * slow * TIME_PART));
+        watched.begin(object(10), now);
+        assert_eq!(watched.rest(now), Some(10 * slow * TIME_PART), "whoever comes");
+        let never = |_: ObjectId, _: &mut Parts| unreachable!("not before");
+        assert!(watched.look(now + SOON, never).is_empty());
     }
 }
