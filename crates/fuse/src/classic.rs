@@ -26,8 +26,13 @@ use zerocopy::FromBytes;
 /// Most read buffers of one thread that may be lent at once; more are dropped
 /// and made anew.
 const LENT_MAX: usize = 4;
+/// So many bytes of them, unless that is less than one.
+const LENT_BYTES_MAX: usize = 8 << 20;
 /// Most reply buffers kept for reuse.
 const POOL_MAX: usize = 32;
+/// So many bytes of them, unless that is less than one for each of a few threads.
+const POOL_BYTES_MAX: usize = 64 << 20;
+const POOL_LARGE_MIN: usize = 4;
 
 /// Bytes of a WRITE before its data.
 const BEFORE_DATA: usize = size_of::<abi::InHeader>() + size_of::<abi::WriteIn>();
@@ -64,7 +69,8 @@ impl Pool {
         let Some(mut buffer) = buffer else { return };
         if buffer.recover() {
             let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-            if free.len() < POOL_MAX {
+            let fit = (POOL_BYTES_MAX / self.capacity.max(1)).max(POOL_LARGE_MIN);
+            if free.len() < fit.min(POOL_MAX) {
                 free.push(buffer);
             }
         }
@@ -108,6 +114,7 @@ pub(crate) fn serve(
 ) -> EndReason {
     let mut buffer = LoanBuffer::behind(BEFORE_DATA, capacity);
     let mut lent: Vec<LoanBuffer> = Vec::new();
+    let lent_max = (LENT_BYTES_MAX / capacity.max(1)).clamp(1, LENT_MAX);
     loop {
         let len = match rustix::io::read(device.fd.as_ref(), buffer.memory()) {
             Ok(len) => len,
@@ -131,7 +138,7 @@ pub(crate) fn serve(
                 None => LoanBuffer::behind(BEFORE_DATA, capacity),
             };
             lent.push(std::mem::replace(&mut buffer, next));
-            if lent.len() > LENT_MAX {
+            if lent.len() > lent_max {
                 lent.remove(0);
             }
         }

@@ -36,7 +36,9 @@ pub use backing::{Backing, Backings};
 pub use caps::{Caps, KernelOffer};
 pub use decode::{DecodeError, Decoded, arg_len, decode, decode_contiguous};
 pub use dir::DirBuffer;
-pub use mount::{MountFlags, MountOptions, TransportChoice, UnmountMode, remount};
+pub use mount::{
+    MountFlags, MountOptions, REQUEST_MAX, TransportChoice, UnmountMode, max_pages_limit, remount,
+};
 pub use notify::{NOTIFY_PRUNE_MAX, Notifier};
 pub use op::{FileLock, IoctlIn, Name, Op, Request, SetattrIn};
 pub use opcode_names::opcode_name;

@@ -16,13 +16,22 @@ use std::sync::{Arc, Weak};
 use crate::{fusectl, mountinfo};
 
 /// Largest `max_write` accepted, in bytes.
-pub(crate) const WRITE_MAX: u32 = 16 << 20;
+pub const REQUEST_MAX: u32 = 16 << 20;
+/// Where root can say how many pages a request of the kernel may have; not there before Linux 6.13.
+const MAX_PAGES_LIMIT: &str = "/proc/sys/fs/fuse/max_pages_limit";
+/// What it is where nothing is said.
+const MAX_PAGES_DEFAULT: u32 = 256;
 /// Most threads of the classic transport.
 pub(crate) const THREADS_MAX: usize = 256;
 /// Most levels of file systems on each other that the kernel allows.
 pub(crate) const STACK_DEPTH_MAX: u32 = 2;
 /// Most entries of one io_uring queue.
 pub(crate) const RING_DEPTH_MAX: u32 = 1024;
+/// So much memory the entries of one queue may come to have, each of which must hold the largest
+/// request: of large ones there are fewer.
+const RING_BYTES_MAX: u64 = 160 << 20;
+/// But not fewer than this, however large they are.
+const RING_DEPTH_LARGE_MIN: u32 = 20;
 
 /// Which transport to use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -164,16 +173,36 @@ impl MountOptions {
         }
     }
 
-    /// Pages of the largest request: what `max_write` and `max_readahead` need,
-    /// within the kernel's limit.
+    /// Asks for requests of up to so many bytes; the kernel reads ahead as far at least.
+    pub fn ask_for(&mut self, bytes: u32) {
+        self.max_write = bytes;
+        self.max_readahead = self.max_readahead.max(bytes);
+    }
+
+    /// Pages of the largest request, read or written: what `max_write` needs, within the kernel's
+    /// limit.
     pub(crate) fn max_pages(&self, page_size: u32) -> u16 {
-        let limit = std::fs::read_to_string("/proc/sys/fs/fuse/max_pages_limit")
-            .ok()
-            .and_then(|text| text.trim().parse::<u32>().ok())
-            .unwrap_or(256);
-        let need = self.max_write.max(self.max_readahead).div_ceil(page_size);
+        let limit = max_pages_limit().unwrap_or(MAX_PAGES_DEFAULT);
+        let need = self.max_write.div_ceil(page_size);
         need.clamp(1, limit.clamp(1, u32::from(u16::MAX))) as u16
     }
+
+    /// Entries of a queue whose requests are so large, and how many of them the kernel may have in
+    /// the background: so many that there is room beside them, as with all entries.
+    pub(crate) fn depth_for(&self, payload: u64) -> (u32, u16) {
+        let fits = u32::try_from(RING_BYTES_MAX / payload.max(1)).unwrap_or(u32::MAX);
+        let depth = self.ring_depth.min(fits.max(RING_DEPTH_LARGE_MIN));
+        if depth == self.ring_depth {
+            return (depth, self.max_background);
+        }
+        let beside = u16::try_from(depth / 5 * 4).unwrap_or(u16::MAX).max(1);
+        (depth, self.max_background.min(beside))
+    }
+}
+
+/// How many pages the kernel lets a request have, if it can be told.
+pub fn max_pages_limit() -> Option<u32> {
+    std::fs::read_to_string(MAX_PAGES_LIMIT).ok()?.trim().parse().ok()
 }
 
 /// How to unmount.
@@ -304,5 +333,35 @@ impl Mounted {
         // A signal may keep it from looking, and says nothing.
         let looked = poll(&mut asked, Some(&Timespec::default())).is_ok();
         !looked || !asked.iter().any(|answer| answer.revents().contains(PollFlags::ERR))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_large_requests_there_are_fewer() {
+        let options = MountOptions::new("/");
+        for (payload_mib, depth, background) in
+            [(1, 80, 64), (2, 80, 64), (4, 40, 32), (8, 20, 16), (16, 20, 16)]
+        {
+            assert_eq!(options.depth_for(payload_mib << 20), (depth, background), "{payload_mib}");
+        }
+        assert_eq!(options.depth_for(0), (80, 64));
+        let few = MountOptions { ring_depth: 4, ..options };
+        assert_eq!(few.depth_for(16 << 20), (4, 64), "as it was said");
+    }
+
+    #[test]
+    fn what_is_asked_for_is_read_ahead_as_well() {
+        let mut options = MountOptions::new("/");
+        assert_eq!(options.max_pages(4096), 256);
+        options.ask_for(64 << 10);
+        assert_eq!((options.max_pages(4096), options.max_readahead), (16, 1 << 20));
+        options.ask_for(REQUEST_MAX);
+        assert_eq!(options.max_readahead, REQUEST_MAX);
+        let limit = max_pages_limit().unwrap_or(MAX_PAGES_DEFAULT);
+        assert_eq!(u32::from(options.max_pages(4096)), limit.min(4096));
     }
 }

@@ -98,6 +98,7 @@ pub struct Session {
     offer: KernelOffer,
     caps: Caps,
     transport: Transport,
+    max_write: u32,
     shared: Arc<Shared>,
 }
 
@@ -223,12 +224,16 @@ impl Session {
         fd: Arc<OwnedFd>,
     ) -> Result<Session, NotStarted> {
         let page_size = rustix::param::page_size() as u32;
+        let max_pages = options.max_pages(page_size);
+        let max_write = options.max_write.min(u32::from(max_pages) * page_size);
+        let payload = u32::from(max_pages) * page_size;
+        let (depth, max_background) = options.depth_for(u64::from(payload));
         let limits = Limits {
-            max_write: options.max_write.min(u32::from(options.max_pages(page_size)) * page_size),
+            max_write,
             max_readahead: options.max_readahead,
-            max_background: options.max_background,
+            max_background,
             time_gran: options.time_gran,
-            max_pages: options.max_pages(page_size),
+            max_pages,
             stack_depth: options.stack_depth,
         };
         let (unique, offer) = read_init(&fd)?;
@@ -240,8 +245,8 @@ impl Session {
         let wanted = (shared.fs.init(&offer) & offer.caps) | required;
         // Pages under write-back would change without any upcall.
         let caps = wanted - Caps::WRITEBACK_CACHE - Caps::OVER_IO_URING;
-        let payload = (u32::from(limits.max_pages) * page_size).max(limits.max_write) as usize;
-        let prepared = prepare_queues(&options, &offer, shared, &fd, payload);
+        let payload = payload as usize;
+        let prepared = prepare_queues(&options, &offer, shared, &fd, (depth, payload));
         let caps = if prepared.is_some() { caps | Caps::OVER_IO_URING } else { caps };
         write_message(fd.as_ref(), unique, 0, &[&init_out(&limits, caps)])
             .map_err(|errno| MountError::Io(errno.into()))?;
@@ -262,7 +267,7 @@ impl Session {
         mount::raise_readahead(&shared.mounted, &options);
         let notifier = Notifier::new(fd.clone());
         let shared = shared.clone();
-        Ok(Session { options, device: fd, notifier, offer, caps, transport, shared })
+        Ok(Session { options, device: fd, notifier, offer, caps, transport, max_write, shared })
     }
 
     /// The way to tell the kernel what is no longer true.
@@ -278,6 +283,11 @@ impl Session {
     /// The transport in use.
     pub fn transport(&self) -> Transport {
         self.transport
+    }
+
+    /// Bytes of the largest request: less than was asked for if the kernel's limit is lower.
+    pub fn max_request(&self) -> u32 {
+        self.max_write
     }
 
     /// What the kernel offered.
@@ -373,7 +383,7 @@ fn prepare_queues(
     offer: &KernelOffer,
     shared: &Arc<Shared>,
     fd: &Arc<OwnedFd>,
-    payload: usize,
+    (depth, payload): (u32, usize),
 ) -> Option<Prepared> {
     if options.transport == TransportChoice::Classic {
         return None;
@@ -387,7 +397,7 @@ fn prepare_queues(
         }
         return None;
     }
-    queues::prepare(shared, fd, options.ring_depth, payload)
+    queues::prepare(shared, fd, depth, payload)
         .inspect_err(|error| tracing::warn!(%error, "no io_uring; serving /dev/fuse"))
         .ok()
 }
@@ -421,7 +431,7 @@ fn start_readers(
 
 fn check(options: &MountOptions) -> Result<(), MountError> {
     let page = rustix::param::page_size() as u32;
-    if !(page..=mount::WRITE_MAX).contains(&options.max_write) {
+    if !(page..=mount::REQUEST_MAX).contains(&options.max_write) {
         return Err(MountError::Option("max_write"));
     }
     if !(1..=mount::THREADS_MAX).contains(&options.threads) {
