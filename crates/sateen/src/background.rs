@@ -123,6 +123,9 @@ pub(crate) fn announce(server: &mut Server, left_behind: bool) {
         }
         return;
     }
+    for remark in server.remarks() {
+        eprintln!("sateen: {remark}");
+    }
     let ready = format!("{READY}{text}");
     // Before whoever waits goes on, and perhaps unmounts it.
     leave_folder();

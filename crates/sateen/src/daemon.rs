@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use sateen_client::ImportInfo;
 use sateen_fuse::{EndReason, MountFlags, UnmountMode};
+use sateen_types::units::format_size;
 use sateen_types::{Endpoint, Name, Nid};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -164,6 +165,23 @@ pub(crate) struct Server {
     unwanted: Option<String>,
 }
 
+/// What is to be said where the kernel sends smaller requests than it was asked for.
+fn smaller_requests(path: &Path, (asked, sent): (u32, u32), limit: Option<u32>) -> Option<String> {
+    if sent >= asked {
+        return None;
+    }
+    let [asked_for, sent] = [asked, sent].map(|bytes| format_size(bytes.into()));
+    let pages = asked.div_ceil(rustix::param::page_size() as u32);
+    let what_to_do = match limit {
+        Some(_) => format!("before it is mounted, as root: sysctl fs.fuse.max_pages_limit={pages}"),
+        None => "a larger one needs Linux 6.13".to_owned(),
+    };
+    let path = path.display();
+    Some(format!(
+        "{path}: the kernel's requests have {sent} at most, not {asked_for}; {what_to_do}"
+    ))
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -179,6 +197,7 @@ impl Shared {
                 path: mount.path.clone(),
                 state: mount.state().to_owned(),
                 transport: mount.mounted.session.transport().name().to_owned(),
+                max_request_bytes: u64::from(mount.mounted.session.max_request()),
                 passthrough: mount.mounted.client().gives_files(),
                 not_given: mount.mounted.why_not_given().map(str::to_owned),
                 left_open: mount.mounted.client().left_count() as u64,
@@ -270,6 +289,7 @@ impl Server {
         if !mounts.is_empty() {
             tracing::info!(?mounts, transport, "serving");
         }
+        server.remarks().iter().for_each(|remark| tracing::warn!("{remark}"));
         Ok(server)
     }
 
@@ -320,6 +340,17 @@ impl Server {
             self.state.transport,
             self.state.pid
         )
+    }
+
+    /// What else the user is told: what he has asked for and does not get.
+    pub(crate) fn remarks(&self) -> Vec<String> {
+        let mounts = lock(&self.shared.mounts);
+        let sessions = mounts.iter().map(|mount| (&mount.path, &mount.mounted.session));
+        let all = sessions.filter_map(|(path, session)| {
+            let size = (session.options().max_write, session.max_request());
+            smaller_requests(path, size, sateen_fuse::max_pages_limit())
+        });
+        all.collect()
     }
 
     /// It is to end in good order as soon as it runs.
@@ -690,5 +721,16 @@ mod tests {
             assert!(!is_meant(signal, at_once) && is_meant(signal, later));
         }
         assert!(!is_meant(SIGHUP, at_once) && !is_meant(SIGHUP, later));
+    }
+
+    #[test]
+    fn smaller_requests_are_said_with_what_makes_them_larger() {
+        let said = |asked, sent, limit| smaller_requests(Path::new("/mnt"), (asked, sent), limit);
+        assert_eq!(said(4 << 20, 4 << 20, Some(1024)), None);
+        assert_eq!(said(4 << 20, 16 << 20, None), None);
+        let text = said(4 << 20, 1 << 20, Some(256)).unwrap();
+        assert!(text.starts_with("/mnt: ") && text.contains("1.0M at most, not 4.0M"), "{text}");
+        assert!(text.contains("fs.fuse.max_pages_limit="), "{text}");
+        assert!(said(4 << 20, 1 << 20, None).unwrap().contains("Linux 6.13"));
     }
 }

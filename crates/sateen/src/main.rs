@@ -41,6 +41,7 @@ mod notify;
 mod params;
 mod refusal;
 mod report;
+mod requests;
 mod run_dir;
 mod serve;
 mod state;

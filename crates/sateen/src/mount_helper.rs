@@ -13,12 +13,11 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
-use sateen_fuse::TransportChoice;
 use sateen_mount::Locking;
 use sateen_types::Nid;
 use sateen_wire::FsName;
 
-use crate::cli::{MountArgs, WakingArgs};
+use crate::cli::{MountArgs, RequestArgs, WakingArgs};
 use crate::daemon::Server;
 use crate::data_dir::DataDir;
 use crate::node::mgc::Stop;
@@ -33,8 +32,6 @@ const LOG_BYTES_MAX: u64 = 1 << 20;
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// Most minutes that it can be told to try for: a week.
 const RETRY_MINUTES_MAX: u64 = 7 * 24 * 60;
-/// The option that says over what the kernel's requests come.
-const TRANSPORT: &str = "transport=";
 /// The option that names OSTs that a mount does not use.
 const EXCLUDE: &str = "exclude=";
 /// How long the process of a mount that has just ended may take to write out what it has kept, and
@@ -231,6 +228,7 @@ impl Source {
 fn options(args: &MountArgs) -> Outcome<How> {
     let mut how = How::new(false);
     how.flags.read_only = args.read_only;
+    how.requests = RequestArgs::of_mount(args.options.iter().flat_map(|list| list.split(',')))?;
     for option in args.options.iter().flat_map(|list| list.split(',')) {
         let known = option.is_empty()
             || IGNORED.contains(&option)
@@ -246,8 +244,8 @@ fn options(args: &MountArgs) -> Outcome<How> {
             _ if minutes(option)?.is_some() => {}
             // See `excluded`.
             _ if option.starts_with(EXCLUDE) => {}
-            _ if option.starts_with(TRANSPORT) => how.transport = transport(option)?,
-            // See `waking` and `net`.
+            // See below, `waking` and `net`.
+            _ if RequestArgs::knows(option) => {}
             _ if WakingArgs::knows(option) || Net::knows(option) => {}
             _ if option.starts_with("network=") => {
                 return Err(Refusal::new(
@@ -289,20 +287,6 @@ fn waking(args: &MountArgs) -> Outcome<WakingArgs> {
 /// Over what the mount is connected with its servers.
 fn net(args: &MountArgs) -> Outcome<Net> {
     Net::of_mount(args.options.iter().flat_map(|list| list.split(',')))
-}
-
-/// What an option `transport=…` says.
-fn transport(option: &str) -> Outcome<TransportChoice> {
-    match option.strip_prefix(TRANSPORT) {
-        Some("auto") => Ok(TransportChoice::Auto),
-        Some("classic") => Ok(TransportChoice::Classic),
-        Some("io_uring") => Ok(TransportChoice::Uring),
-        _ => Err(Refusal::new(
-            format!("{option:?} names no transport"),
-            "say transport=io_uring, transport=classic, or transport=auto for io_uring where the \
-             kernel has it",
-        )),
-    }
 }
 
 /// The minutes of an option `retry=MINUTES`, if it is one.
@@ -439,18 +423,12 @@ mod tests {
         assert_eq!(locking(&["flock,noflock", "localflock"]), Locking::Local, "the last counts");
         assert_eq!(locking(&["localflock,noflock"]), Locking::Refused);
         assert_eq!(locking(&["noflock,flock"]), Locking::Exact);
-        let transport = |words: &[&str]| options(&args(words)).map(|how| how.transport);
-        assert_eq!(transport(&["rw"]), Ok(TransportChoice::Auto));
-        assert_eq!(transport(&["transport=classic"]), Ok(TransportChoice::Classic));
-        assert_eq!(
-            transport(&["transport=classic,transport=io_uring"]),
-            Ok(TransportChoice::Uring)
-        );
-        for bad in ["transport=", "transport=uring", "transport=Classic"] {
-            let refused = transport(&[bad]).unwrap_err();
-            assert!(
-                refused.what.contains(bad) && refused.to_string().contains("transport=io_uring")
-            );
+        let requests = |words: &[&str]| options(&args(words)).map(|how| how.requests);
+        assert_eq!(requests(&["rw"]), Ok(RequestArgs::default()));
+        let said = requests(&["rw,transport=classic", "max_request=2M"]).unwrap();
+        assert_eq!(said.to_args(), ["--transport", "classic", "--max-request", "2097152"]);
+        for bad in ["transport=uring", "max_request=1"] {
+            assert!(requests(&["rw", bad]).unwrap_err().what.contains(bad));
         }
         assert_eq!(retry(&args(&["ro", "retry=3"])), Ok(Duration::from_secs(180)));
         assert_eq!(retry(&args(&["ro,retry=3,retry=0"])), Ok(Duration::ZERO));

@@ -44,6 +44,9 @@ pub(crate) struct MountReport {
     /// How FUSE is spoken there: "io_uring" or "classic".
     #[serde(default)]
     pub transport: String,
+    /// The largest request that the kernel sends there.
+    #[serde(default)]
+    pub max_request_bytes: u64,
     /// Whether the kernel there is given files that it reads and writes itself.
     #[serde(default)]
     pub passthrough: bool,
@@ -128,6 +131,13 @@ impl Report {
             // In the order of the mounts, if they are not all the same.
             let same = all.iter().all(|transport| transport == first);
             line("transport", if same { first.clone() } else { all.join(", ") });
+            let sizes: Vec<u64> = self.mounts.iter().map(|mount| mount.max_request_bytes).collect();
+            if let Some(largest) = sizes.iter().max().filter(|bytes| **bytes > 0) {
+                let same = sizes.iter().all(|bytes| bytes == largest);
+                let sizes: Vec<String> = sizes.iter().copied().map(format_size).collect();
+                let shown = if same { format_size(*largest) } else { sizes.join(", ") };
+                line("requests", format!("up to {shown}"));
+            }
         }
         out.push_str(&format!(
             "\n{:<10} {:<8} {:>9} {:>9} {:>9} {:>5}\n",
@@ -178,6 +188,7 @@ mod tests {
             path: "/d/mnt".into(),
             state: state.into(),
             transport: transport.into(),
+            max_request_bytes: if transport == "classic" { 1 << 20 } else { 4 << 20 },
             passthrough: true,
             not_given: None,
             left_open: 0,
@@ -214,6 +225,8 @@ mod tests {
         let both = vec![mount("mounted", "classic"), mount("mounted", "io_uring")];
         let text = Report { mounts: both, ..report.clone() }.text(false);
         assert!(text.contains("\ntransport  classic, io_uring\n"), "{text}");
+        assert!(text.contains("\nrequests   up to 1.0M, 4.0M\n"), "{text}");
+        assert!(mounted.text(false).contains("\nrequests   up to 1.0M\n"));
 
         assert!(!report.is_well(), "a target has failed, and a mount is lost");
         let well = |state: Option<&str>, targets: &[(&str, &str)]| {

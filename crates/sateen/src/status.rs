@@ -84,6 +84,7 @@ fn at_rest(data: &DataDir) -> Outcome<Report> {
             path: path.clone(),
             state: "lost".to_owned(),
             transport: String::new(),
+            max_request_bytes: 0,
             passthrough: false,
             not_given: None,
             left_open: 0,

@@ -55,6 +55,7 @@ fn leave_behind(args: &UpArgs) -> Outcome<ExitCode> {
     if args.no_passthrough {
         command.arg(NO_PASSTHROUGH);
     }
+    command.args(args.requests.to_args());
     if let Some(us) = args.waking.poll {
         command.arg("--poll").arg(us.to_string());
     }
@@ -102,7 +103,7 @@ fn serve_here(args: &UpArgs) -> Outcome<ExitCode> {
     let points = mount_points(&wanted.mounts)?;
     let targets = targets::open_or_make(&data, args.mdts, args.osts)?;
     let (told, how) = (Stop::default(), How::new(wanted.direct_io));
-    let how = How { passthrough: wanted.passthrough, ..how };
+    let how = How { passthrough: wanted.passthrough, requests: args.requests, ..how };
     let node = |_: &Stop| Node::embedded(&targets);
     let mut server = match daemon::Server::start(data.clone(), node, points, how, &told) {
         // Ctrl-C, before it was mounted.

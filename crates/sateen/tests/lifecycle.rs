@@ -16,6 +16,8 @@ mod interrupted;
 mod left_behind;
 #[path = "lifecycle/locked.rs"]
 mod locked;
+#[path = "lifecycle/requests.rs"]
+mod requests;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

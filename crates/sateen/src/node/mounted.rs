@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
 use sateen_client::{Client, ClientConfig, Connection, Port, Task};
-use sateen_fuse::{Caps, MountFlags, MountOptions, Session, TransportChoice};
+use sateen_fuse::{Caps, MountFlags, MountOptions, Session};
 use sateen_osd_disk::objects::has_leases;
 use sateen_reactor::Reactor;
 use sateen_types::units::MIB;
@@ -21,6 +21,7 @@ use sateen_wire::TargetInfo;
 use super::mgc::Stop;
 use super::network::why_silent;
 use super::port::{ClientPort, Giving, Stores, ToClient};
+use crate::cli::RequestArgs;
 use crate::logging;
 use crate::refusal::{Outcome, Refusal};
 use sateen_mount::{GivenFiles, KernelFs, Locking, Lookers, Sleep};
@@ -71,8 +72,8 @@ pub(crate) struct How {
     pub locking: Locking,
     /// The kernel's own flags.
     pub flags: MountFlags,
-    /// Over what the kernel's requests come.
-    pub transport: TransportChoice,
+    /// Over what the kernel's requests come, and how large they may be.
+    pub requests: RequestArgs,
     /// Until when servers that do not answer are tried again.
     pub tried_until: Option<Instant>,
 }
@@ -81,8 +82,8 @@ impl How {
     /// As file systems that users bring along are mounted.
     pub(crate) fn new(direct_io: bool) -> How {
         let (locking, flags) = (Locking::default(), MountOptions::new("/").flags);
-        let (transport, passthrough) = (TransportChoice::Auto, Passthrough::Never(""));
-        How { direct_io, passthrough, locking, flags, transport, tried_until: None }
+        let (requests, passthrough) = (RequestArgs::default(), Passthrough::Never(""));
+        How { direct_io, passthrough, locking, flags, requests, tried_until: None }
     }
 }
 
@@ -120,7 +121,10 @@ impl Mounted {
         let mut options = MountOptions::new(path);
         options.fsname.clone_from(&source.shown);
         options.flags = how.flags;
-        options.transport = how.transport;
+        options.transport = how.requests.transport;
+        if let Some(bytes) = how.requests.max_request {
+            options.ask_for(bytes);
+        }
         let executor = reactor.executor.clone();
         let mut fs =
             KernelFs::new(client.clone(), executor, how.direct_io).below(root).locking(how.locking);

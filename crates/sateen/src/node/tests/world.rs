@@ -14,6 +14,7 @@ use sateen_testkit::cluster::PATIENCE;
 use sateen_types::Nid;
 
 use super::LIMIT_NS;
+use crate::cli::RequestArgs;
 use crate::data_dir::DataDir;
 use crate::node::mgc::Stop;
 use crate::node::{How, Node, Source, set_ways};
@@ -64,7 +65,8 @@ fn on_a_mount(node: &Node, (point, way): (&Path, Way), test: impl FnOnce(&Path, 
         Way::Classic => TransportChoice::Classic,
         _ => TransportChoice::Auto,
     };
-    let how = How { tried_until, transport, ..How::new(false) };
+    let requests = RequestArgs { transport, ..RequestArgs::default() };
+    let how = How { tried_until, requests, ..How::new(false) };
     let mounted = node.mount(point, how).unwrap();
     test(point, node);
     mounted.session.unmount(UnmountMode::Clean).unwrap();
