@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::hosts::Hosts;
+use crate::transport;
 use crate::watchdog::Watchdog;
 
 /// How long anything may take before the test gives it up.
@@ -308,6 +309,8 @@ impl Cluster {
         let mut command = as_program(self.binary, "mount.sateen");
         command.arg(self.source()).arg(point);
         command.args(self.net.iter().flat_map(|net| ["-o".to_owned(), format!("net={net}")]));
+        let asked = transport::asked();
+        command.args(asked.iter().flat_map(|name| ["-o".to_owned(), format!("transport={name}")]));
         self.in_its_pages(command)
     }
 
@@ -327,7 +330,18 @@ impl Cluster {
         command.args(["-o", "retry=2"]).args(options.iter().flat_map(|option| ["-o", option]));
         let output = self.on(host, || command.output().unwrap());
         assert!(output.status.success(), "{}\n{}", text(&output), self.logs());
+        let says = options.iter().any(|option| option.contains("transport="));
+        if let Some(name) = transport::asked().filter(|_| !says) {
+            assert_eq!(self.transport(&point), name, "of {}", point.display());
+        }
         point
+    }
+
+    /// Over what a mount is served.
+    pub fn transport(&self, point: &Path) -> String {
+        let mut status = Command::new(self.binary);
+        let status = status.args(["status", "--json", "--data"]).arg(run_folder(point));
+        transport::of_mounts(&status.output().unwrap().stdout).concat()
     }
 
     /// Unmounts it, in good order. A program that another test is just starting has all files that

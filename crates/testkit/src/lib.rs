@@ -12,6 +12,7 @@
 //! | [`program`] | a file system run by the real binary: up, kill, fsck, down |
 //! | [`random`] | chance that a seed decides |
 //! | [`rounds`] | up, load, crash, fsck, up, check, again and again |
+//! | [`transport`] | over what the kernel's requests come |
 //! | [`watchdog`] | what ends a test that hangs |
 
 pub mod cluster;
@@ -24,6 +25,7 @@ pub mod network;
 pub mod program;
 pub mod random;
 pub mod rounds;
+pub mod transport;
 pub mod watchdog;
 
 use std::io::Write as _;

@@ -6,6 +6,7 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use crate::forgetfs::{ForgetFs, Loss};
+use crate::transport;
 use crate::watchdog::Watchdog;
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, PidfdFlags, Signal};
@@ -101,6 +102,9 @@ impl Program {
             for mount in &self.mounts {
                 command.arg("--mount").arg(mount);
             }
+            if let Some(name) = self.transport() {
+                command.args(["--transport", &name]);
+            }
             command.args(&self.options);
         }
         Ok(command.output()?)
@@ -127,7 +131,19 @@ impl Program {
     /// # Errors
     /// It does not start.
     pub fn up(&self) -> Result<()> {
-        self.ok(&["up"]).map(drop)
+        self.ok(&["up"])?;
+        if let Some(name) = self.transport() {
+            let all = transport::of_mounts(&self.run(&["status", "--json"])?.stdout);
+            let as_asked = !all.is_empty() && all.iter().all(|used| *used == name);
+            ensure!(as_asked, "mounts are to be served over {name}, and are over {all:?}");
+        }
+        Ok(())
+    }
+
+    /// The transport that it is started with, if the test leaves that open and somebody says one.
+    fn transport(&self) -> Option<String> {
+        let says = self.options.iter().any(|option| option.starts_with("--transport"));
+        transport::asked().filter(|_| !says)
     }
 
     /// Over how many OSTs new files lie from now on, until it is started again; -1 for all.

@@ -12,6 +12,7 @@ mod programs;
 mod rig;
 mod rows;
 mod times;
+mod transport;
 mod two_mounts;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_sateen");

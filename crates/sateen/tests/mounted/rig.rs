@@ -10,6 +10,7 @@ use sateen_testkit::can_mount;
 use sateen_testkit::cluster::{Cluster, Server, ok, run_folder, text};
 use sateen_testkit::network::has_ip;
 use sateen_testkit::program::Program;
+use sateen_testkit::transport;
 
 use crate::BINARY;
 
@@ -158,6 +159,20 @@ impl Rig {
             Rig::Embedded(program) | Rig::Given { program, .. } => get(program.data()),
             Rig::Separate { cluster, .. } => {
                 cluster.mounts.iter().map(|mount| get(&run_folder(mount))).collect()
+            }
+        }
+    }
+
+    /// Over what each of the mounts is served.
+    pub(crate) fn transports(&self) -> Vec<String> {
+        match self {
+            Rig::Embedded(program) | Rig::Given { program, .. } => {
+                let mut status = Command::new(BINARY);
+                let status = status.args(["status", "--json", "--data"]).arg(program.data());
+                transport::of_mounts(&status.output().unwrap().stdout)
+            }
+            Rig::Separate { cluster, .. } => {
+                cluster.mounts.iter().map(|mount| cluster.transport(mount)).collect()
             }
         }
     }
