@@ -91,6 +91,12 @@ fn a_comparison_of_nothing_is_refused() {
         assert!(refused.status.code() == Some(1) && errors.contains(said), "{name}: {refused:?}");
         assert!(refused.stdout.is_empty(), "{refused:?}");
     }
+    for (name, value) in [("FILES", "many"), ("MIB", "0"), ("TURNS", "-1")] {
+        let refused = run("scripts/one-core.sh", &[], &[(name, value)]);
+        let errors = String::from_utf8_lossy(&refused.stderr);
+        assert!(refused.status.code() == Some(1) && errors.contains("are numbers"), "{refused:?}");
+        assert!(refused.stdout.is_empty(), "{refused:?}");
+    }
     for peer in ["gluster", "moosefs"] {
         let script = format!("bench/peers/{peer}.sh");
         for arguments in [&[][..], &["start", "x"][..], &["begin", "x", "y"][..]] {
