@@ -5,7 +5,7 @@
 # and with processors that are kept awake, alone and beside a program on each processor that never
 # stops. As root, with /dev/fuse, in less than three minutes once it is built; numbers count only on
 # an idle machine. BIN: a folder with the program, instead of building it. FILES (1000), MIB (256):
-# how much is done, in each of TURNS (3). OUT: where the page goes.
+# how much is done, in each of TURNS (3). OUT: where the page goes; NOTE: what is to be said of the run.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 
@@ -226,7 +226,7 @@ page() {
     cat <<END
 # On one processor, and on two
 
-What [looking for work before sleeping](../hot-path.md#looking-before-sleeping) does where everything shares one processor: daemons and programs bound to it with \`taskset\`, and to two for comparison. \`make one-core\` at $commit, $(date -u '+%-d %B %Y'), Linux $(uname -r), load $load before: $build; data in memory (tmpfs), so that no disk has a part in it; a mount with \`direct_io\`, which asks its servers for everything; 2 OSTs; over TCP and shared memory (\`shm\`) in a process of their own, beside that of MGS and MDT. One program with one thread: $files files, 24 MiB in pieces of 4 KiB, $mib MiB; medians of $turns. In brackets the ratio to \`--poll 0\`. *Awake* is \`--keep-cores-awake\`, with looking. What is written over TCP and shared memory is kept by the mount and goes out together.
+What [looking for work before sleeping](../hot-path.md#looking-before-sleeping) does where everything shares one processor: daemons and programs bound to it with \`taskset\`, and to two for comparison. \`make one-core\` at $commit, $(date -u '+%-d %B %Y'), Linux $(uname -r), load $load before: $build; data in memory (tmpfs), so that no disk has a part in it; a mount with \`direct_io\`, which asks its servers for everything; 2 OSTs; over TCP and shared memory (\`shm\`) in a process of their own, beside that of MGS and MDT. One program with one thread: $files files, 24 MiB in pieces of 4 KiB, $mib MiB; medians of $turns. In brackets the ratio to \`--poll 0\`. *Awake* is \`--keep-cores-awake\`, with looking. What is written over TCP and shared memory is kept by the mount and goes out together.${NOTE:+ $NOTE}
 
 ## Bound to one
 

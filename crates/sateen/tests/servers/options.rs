@@ -4,8 +4,8 @@
 use std::fs;
 use std::path::Path;
 
-use sateen_testkit::can_mount;
 use sateen_testkit::cluster::{Cluster, ok, refused, run_folder, until};
+use sateen_testkit::{can_mount, transport};
 
 use crate::{BINARY, as_program};
 
@@ -131,19 +131,24 @@ fn a_mount_speaks_the_transport_that_it_is_told_to() {
     }
     let said = refused(cluster.mount_command("none").args(["-o", "poll=1001"]));
     assert!(said.contains("poll=1001") && said.contains("0 to 1000"), "{said}");
+    for bad in ["max_request=", "max_request=1000", "max_request=32M"] {
+        let said = refused(cluster.mount_command("none").args(["-o", bad]));
+        assert!(said.contains(bad) && said.contains("up to 16.0M"), "{said}");
+    }
     let own = cluster.mount("own");
     let classic = cluster.path("classic");
-    let options = ["-o", "transport=classic,poll=0", "-o", "retry=2"];
+    let options = ["-o", "transport=classic,poll=0,max_request=512k", "-o", "retry=2"];
     ok(cluster.mount_command("classic").args(options));
     cluster.mounts.push(classic.clone());
-    let transport = |mnt: &Path| {
+    let largest = |mnt: &Path| {
         let mut status = std::process::Command::new(BINARY);
         let said = ok(status.args(["status", "--json", "--data"]).arg(run_folder(mnt)));
         let report: serde_json::Value = serde_json::from_str(&said).unwrap();
-        report["mounts"][0]["transport"].as_str().unwrap().to_owned()
+        report["mounts"][0]["max_request_bytes"].as_u64().unwrap()
     };
-    assert_eq!(transport(&classic), "classic");
-    assert!(["io_uring", "classic"].contains(&transport(&own).as_str()));
+    assert_eq!(cluster.transport(&classic), "classic");
+    assert_eq!(cluster.transport(&own), transport::expected());
+    assert_eq!([largest(&classic), largest(&own)], [512 << 10, 1 << 20]);
     let bytes: Vec<u8> = (0..3_000_001_u32).map(|at| (at % 251) as u8).collect();
     fs::write(classic.join("file"), &bytes).unwrap();
     assert!(fs::read(own.join("file")).unwrap() == bytes);
@@ -152,6 +157,8 @@ fn a_mount_speaks_the_transport_that_it_is_told_to() {
     let other = ["-o", "remount,transport=io_uring"];
     let said = refused(cluster.mount_command("classic").args(other));
     assert!(said.contains("transport=io_uring is decided when"), "{said}");
+    let said = refused(cluster.mount_command("classic").args(["-o", "remount,max_request=1M"]));
+    assert!(said.contains("max_request=1M is decided when"), "{said}");
     let said = refused(cluster.mount_command("classic").args(["-o", "remount,poll=9"]));
     assert!(said.contains("poll=9 is decided when"), "{said}");
     ok(cluster.mount_command("classic").args(["-o", "remount,poll=0"]));
