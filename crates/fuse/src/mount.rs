@@ -17,6 +17,9 @@ use crate::{fusectl, mountinfo};
 
 /// Largest `max_write` accepted, in bytes.
 pub const REQUEST_MAX: u32 = 16 << 20;
+/// Room that each request needs, however little data it may have: the largest extended attribute, 64 KiB,
+/// with its name. The kernel does not look whether an entry of io_uring has it.
+pub(crate) const PAYLOAD_MIN: u32 = (64 << 10) + (4 << 10);
 /// Where root can say how many pages a request of the kernel may have; not there before Linux 6.13.
 const MAX_PAGES_LIMIT: &str = "/proc/sys/fs/fuse/max_pages_limit";
 /// What it is where nothing is said.
@@ -179,11 +182,11 @@ impl MountOptions {
         self.max_readahead = self.max_readahead.max(bytes);
     }
 
-    /// Pages of the largest request, read or written: what `max_write` needs, within the kernel's
+    /// Pages of the largest request: what `max_write` needs, and what each needs, within the kernel's
     /// limit.
     pub(crate) fn max_pages(&self, page_size: u32) -> u16 {
         let limit = max_pages_limit().unwrap_or(MAX_PAGES_DEFAULT);
-        let need = self.max_write.div_ceil(page_size);
+        let need = self.max_write.max(PAYLOAD_MIN).div_ceil(page_size);
         need.clamp(1, limit.clamp(1, u32::from(u16::MAX))) as u16
     }
 
@@ -356,12 +359,12 @@ mod tests {
     #[test]
     fn what_is_asked_for_is_read_ahead_as_well() {
         let mut options = MountOptions::new("/");
-        assert_eq!(options.max_pages(4096), 256);
+        let limit = max_pages_limit().unwrap_or(MAX_PAGES_DEFAULT);
+        assert_eq!(u32::from(options.max_pages(4096)), limit.min(256));
         options.ask_for(64 << 10);
-        assert_eq!((options.max_pages(4096), options.max_readahead), (16, 1 << 20));
+        assert_eq!((options.max_pages(4096), options.max_readahead), (17, 1 << 20), "for a value");
         options.ask_for(REQUEST_MAX);
         assert_eq!(options.max_readahead, REQUEST_MAX);
-        let limit = max_pages_limit().unwrap_or(MAX_PAGES_DEFAULT);
         assert_eq!(u32::from(options.max_pages(4096)), limit.min(4096));
     }
 }

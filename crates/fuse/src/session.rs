@@ -397,6 +397,14 @@ fn prepare_queues(
         }
         return None;
     }
+    // The kernel would run over the end of an entry.
+    if payload < mount::PAYLOAD_MIN as usize {
+        tracing::warn!(
+            "fs.fuse.max_pages_limit is too low for FUSE over io_uring: serving /dev/fuse; as root: \
+             sysctl fs.fuse.max_pages_limit=256"
+        );
+        return None;
+    }
     queues::prepare(shared, fd, depth, payload)
         .inspect_err(|error| tracing::warn!(%error, "no io_uring; serving /dev/fuse"))
         .ok()
@@ -410,6 +418,7 @@ fn start_readers(
     payload: usize,
     queues: &Arc<Vec<Arc<QueueShared>>>,
 ) -> io::Result<()> {
+    let payload = payload.max(mount::PAYLOAD_MIN as usize);
     let pool = Arc::new(Pool::new(payload));
     for index in 0..count {
         let own = match index {

@@ -131,8 +131,10 @@ impl Report {
             // In the order of the mounts, if they are not all the same.
             let same = all.iter().all(|transport| transport == first);
             line("transport", if same { first.clone() } else { all.join(", ") });
-            let sizes: Vec<u64> = self.mounts.iter().map(|mount| mount.max_request_bytes).collect();
-            if let Some(largest) = sizes.iter().max().filter(|bytes| **bytes > 0) {
+            let sizes = self.mounts.iter().map(|mount| mount.max_request_bytes);
+            // One that is lost has none.
+            let sizes: Vec<u64> = sizes.filter(|bytes| *bytes > 0).collect();
+            if let Some(largest) = sizes.iter().max() {
                 let same = sizes.iter().all(|bytes| bytes == largest);
                 let sizes: Vec<String> = sizes.iter().copied().map(format_size).collect();
                 let shown = if same { format_size(*largest) } else { sizes.join(", ") };

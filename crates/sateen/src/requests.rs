@@ -20,6 +20,9 @@ const NAMES: [(&str, TransportChoice); 3] = [
 ];
 /// A largest request is a number of these.
 const PAGE_BYTES: u32 = 4096;
+/// And no less than this, 128 KiB: an extended attribute is a request, too, and reading ahead would be of no
+/// use.
+const REQUEST_MIN: u32 = 128 << 10;
 
 fn named(text: &str) -> Option<TransportChoice> {
     NAMES.into_iter().find(|(name, _)| *name == text).map(|(_, choice)| choice)
@@ -36,10 +39,14 @@ pub(crate) fn transports() -> impl TypedValueParser<Value = TransportChoice> {
 pub(crate) fn max_request(text: &str) -> Result<u32, String> {
     let bytes = parse_size(text).and_then(|bytes| u32::try_from(bytes).ok());
     let fits = |bytes: &u32| {
-        (PAGE_BYTES..=REQUEST_MAX).contains(bytes) && bytes.is_multiple_of(PAGE_BYTES)
+        (REQUEST_MIN..=REQUEST_MAX).contains(bytes) && bytes.is_multiple_of(PAGE_BYTES)
     };
-    let limits =
-        || format!("it is a multiple of 4K, up to {} (as 4M)", format_size(REQUEST_MAX.into()));
+    let limits = || {
+        format!(
+            "it is a multiple of 4K, from 128K up to {} (as 4M)",
+            format_size(REQUEST_MAX.into())
+        )
+    };
     bytes.filter(fits).ok_or_else(limits)
 }
 
@@ -95,23 +102,26 @@ mod tests {
         let of = |list: &'static str| RequestArgs::of_mount(list.split(','));
         assert_eq!(of("rw,noatime"), Ok(RequestArgs::default()));
         assert_eq!(of("transport=classic").unwrap().transport, TransportChoice::Classic);
-        let said = of("transport=classic,max_request=2M,transport=io_uring,max_request=64k");
-        let want = RequestArgs { transport: TransportChoice::Uring, max_request: Some(64 << 10) };
+        let said = of("transport=classic,max_request=2M,transport=io_uring,max_request=256k");
+        let want = RequestArgs { transport: TransportChoice::Uring, max_request: Some(256 << 10) };
         assert_eq!(said, Ok(want), "the last counts");
-        assert_eq!(want.to_args(), ["--transport", "io_uring", "--max-request", "65536"]);
+        assert_eq!(want.to_args(), ["--transport", "io_uring", "--max-request", "262144"]);
         for bad in ["transport=", "transport=uring", "transport=Classic"] {
             let refused = of(bad).unwrap_err();
             assert!(refused.what.contains(bad), "{refused}");
             assert!(refused.to_string().contains("transport=io_uring"), "{refused}");
             assert!(RequestArgs::knows(bad));
         }
-        for bad in ["", "0", "4095", "5000", "-4k", "17M", "16388k", "1G", "4Mi", "16777217"] {
+        for bad in [
+            "", "0", "4k", "64k", "131071", "135000", "-4k", "17M", "16388k", "1G", "4Mi",
+            "16777217",
+        ] {
             let option = format!("max_request={bad}");
             let refused = RequestArgs::of_mount([option.as_str()].into_iter()).unwrap_err();
             assert!(refused.what.contains(&option), "{refused}");
             assert!(refused.to_string().contains("up to 16.0M"), "{refused}");
         }
-        assert_eq!([max_request("4k"), max_request("16M")], [Ok(4096), Ok(16 << 20)]);
+        assert_eq!([max_request("128k"), max_request("16M")], [Ok(128 << 10), Ok(16 << 20)]);
         assert!(!RequestArgs::knows("transports") && !RequestArgs::knows("max_read=1"));
     }
 }

@@ -6,6 +6,7 @@
 //! | [`cutter`] | connections between networks, which it breaks at random |
 //! | [`disk`] | what file system a folder is on, and an ext4 for tests that have to have one |
 //! | [`forgetfs`] | a file system that loses, on demand, what was not synced |
+//! | [`fuse_limit`] | how many pages a request of FUSE may have |
 //! | [`hosts`] | networks that are plugged into one switch, as hosts are |
 //! | [`load`] | work on a mount that remembers what it was promised, and checks it after a crash |
 //! | [`network`] | a network of its own for some processes |
@@ -19,6 +20,7 @@ pub mod cluster;
 pub mod cutter;
 pub mod disk;
 pub mod forgetfs;
+pub mod fuse_limit;
 pub mod hosts;
 pub mod load;
 pub mod network;

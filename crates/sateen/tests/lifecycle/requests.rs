@@ -4,36 +4,13 @@ use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 
 use rustix::fs::OFlags;
+use rustix::fs::XattrFlags;
 use sateen_testkit::can_mount;
+use sateen_testkit::fuse_limit::FuseLimit;
 
 use super::Fs;
 
-/// Where root says how many pages a request may have.
-const LIMIT: &str = "/proc/sys/fs/fuse/max_pages_limit";
 const MIB: usize = 1 << 20;
-
-/// The kernel's limit as a test needs it, put back in the end. Others who mount meanwhile ask for no
-/// more than they get with either.
-struct Limit(String);
-
-impl Limit {
-    /// Nothing, where the kernel has none.
-    fn set(pages: u32) -> Option<Limit> {
-        let before = fs::read_to_string(LIMIT);
-        let Ok(before) = before else {
-            sateen_testkit::skipped(format_args!("there is no {LIMIT}: it needs Linux 6.13"));
-            return None;
-        };
-        fs::write(LIMIT, pages.to_string()).unwrap();
-        Some(Limit(before))
-    }
-}
-
-impl Drop for Limit {
-    fn drop(&mut self) {
-        fs::write(LIMIT, &self.0).unwrap();
-    }
-}
 
 fn has_io_uring() -> bool {
     let switch = fs::read_to_string("/sys/module/fuse/parameters/enable_uring");
@@ -128,20 +105,33 @@ fn up(fs_: &Fs, transport: &str, size: &str) -> String {
     said
 }
 
+/// The largest extended attribute that there can be is one request, with its name.
+fn largest_value(fs_: &Fs) {
+    let path = fs_.mnt().join("valued");
+    fs::write(&path, "").unwrap();
+    let name = format!("user.{}", "n".repeat(250));
+    let value: Vec<u8> = (0..65_536_u32).map(|at| (at % 249) as u8).collect();
+    rustix::fs::setxattr(&path, &name, &value, XattrFlags::empty()).unwrap();
+    let mut read = vec![0; 65_536];
+    assert_eq!(rustix::fs::getxattr(&path, &name, &mut read[..]), Ok(65_536));
+    assert!(read == value);
+    fs::remove_file(&path).unwrap();
+}
+
 #[test]
 fn they_are_as_large_as_the_kernel_lets_them() {
     if !can_mount() {
         return;
     }
     let fs_ = Fs::new("requests");
-    for bad in ["0", "5000", "17M", "4x"] {
+    for bad in ["0", "64k", "133000", "17M", "4x"] {
         let output = fs_.run(&["up", "--max-request", bad]);
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{said}");
         assert!(said.contains("multiple of 4K"), "{said}");
     }
     let transports: &[&str] = if has_io_uring() { &["io_uring", "classic"] } else { &["classic"] };
-    let Some(limit) = Limit::set(1024) else { return };
+    let Some(limit) = FuseLimit::set(1024).unwrap() else { return };
     for name in transports {
         assert_eq!(up(&fs_, name, "4M"), "", "nothing to be said");
         assert_eq!((transport(&fs_).as_str(), max_request(&fs_)), (*name, 4 << 20));
@@ -150,13 +140,13 @@ fn they_are_as_large_as_the_kernel_lets_them() {
         assert_eq!(at_once(&fs_, 9 * MIB), (3, 3), "{name}");
         fs_.ok(&["down"]);
         // Smaller ones are to be had, too.
-        up(&fs_, name, "64k");
-        assert_eq!(max_request(&fs_), 64 << 10);
-        assert_eq!(at_once(&fs_, MIB), (16, 16), "{name}");
+        up(&fs_, name, "128k");
+        assert_eq!(max_request(&fs_), 128 << 10);
+        assert_eq!(at_once(&fs_, MIB), (8, 8), "{name}");
+        largest_value(&fs_);
         fs_.ok(&["down"]);
     }
-    drop(limit);
-    let _limit = Limit::set(256).unwrap();
+    limit.change(256).unwrap();
     for name in transports {
         let said = up(&fs_, name, "4M");
         assert!(said.contains("1.0M at most, not 4.0M"), "{said}");
