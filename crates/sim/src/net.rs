@@ -8,7 +8,7 @@ use sateen_wire::{Body, Bulk, MdtRequest, Message, OstRequest, Request};
 
 use crate::random::Random;
 use crate::report::Report;
-use crate::traffic::{Fault, Tally};
+use crate::traffic::{Fault, Tally, Traffic};
 
 /// As often in a run each kind of message is to meet each fault, if it is sent often enough.
 const RARE_FAULTS: u64 = 3;
@@ -17,6 +17,8 @@ const RARE_FAULTS: u64 = 3;
 const RARE_PERMILLE: u64 = 250;
 /// After so many messages half as many of a kind meet it.
 const RARE_HALF: u64 = 12;
+/// Of the rarest kinds so many of a thousand do.
+const RAREST_PERMILLE: u64 = 400;
 
 /// How bad the network is, in a thousand messages each.
 #[derive(Debug, Clone, Copy, Default)]
@@ -115,10 +117,17 @@ impl Network {
             report.count("message cut off", 1);
             return Ok(arrivals);
         }
+        // What is dropped cannot be duplicated: of the rarest one is tried first as often as the other.
+        let twice_first = random.one_in(2);
+        let is_rarest = self.is_seeking && Traffic::is_rarest(sent, report.operations);
+        let sought_permille = match is_rarest {
+            true => RAREST_PERMILLE,
+            false => RARE_PERMILLE * RARE_HALF / (RARE_HALF + sent),
+        };
         let mut strikes = |fault: Fault, by_weather: u64, report: &mut Report| {
             let sought = self.is_seeking && {
                 let met = faults.get(fault as usize).copied().unwrap_or_default();
-                met < RARE_FAULTS && random.permille(RARE_PERMILLE * RARE_HALF / (RARE_HALF + sent))
+                met < RARE_FAULTS && random.permille(sought_permille)
             };
             let strikes = sought || random.permille(by_weather);
             if strikes {
@@ -130,9 +139,12 @@ impl Network {
             strikes
         };
         let mut copies = 1;
-        if !self.is_ordered && strikes(Fault::Dropped, self.weather.drop, report) {
+        let twice_first = is_rarest && twice_first;
+        if twice_first && strikes(Fault::Duplicated, self.weather.duplicate, report) {
+            copies = 2;
+        } else if !self.is_ordered && strikes(Fault::Dropped, self.weather.drop, report) {
             copies = 0;
-        } else if strikes(Fault::Duplicated, self.weather.duplicate, report) {
+        } else if !twice_first && strikes(Fault::Duplicated, self.weather.duplicate, report) {
             copies = 2;
         }
         let delayed: Vec<bool> =

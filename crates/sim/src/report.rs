@@ -116,6 +116,17 @@ pub const FULL: Minimums = &[
     ("group joined", 25_000),
     ("wait for a group given up", 7000),
     ("claimed: group lock", 5000),
+    ("file written in turns", 550),
+    ("part granted", 1200),
+    ("part broken", 300),
+    ("part called back", 600),
+    ("part given back", 650),
+    ("write kept in a part", 1500),
+    ("claimed: part", 700),
+    ("crash behind parts", 80),
+    ("stop behind parts", 80),
+    ("disks slow for who gives a lock back", 1200),
+    ("told that it goes on", 500),
 ];
 
 /// Those of `--contention`, likewise.

@@ -10,6 +10,7 @@ mod counters;
 mod doubt;
 mod faults;
 mod given;
+mod givers;
 mod grouping;
 mod hunt;
 mod judge;
@@ -19,6 +20,7 @@ mod links;
 pub(crate) mod locking;
 mod messages;
 mod orderly;
+mod parts;
 mod registers;
 mod registry;
 mod rest;
@@ -57,6 +59,7 @@ use crate::report::Report;
 use crate::work::chooser::Chooser;
 use crate::work::{Op, Out, Touched};
 use doubt::Doubt;
+use givers::Givers;
 use grouping::Grouping;
 use late::Late;
 use leave::Leaving;
@@ -64,6 +67,7 @@ use links::Links;
 use locking::Locking;
 use orderly::Orderly;
 pub(crate) use orderly::WINDOW_NS;
+use parts::Parts;
 use rowing::Rowing;
 pub(crate) use shape::Shape;
 use shared::Shared;
@@ -141,6 +145,8 @@ pub(crate) enum Event {
     Evict(ClientId, u32),
     NewClient(usize),
     Calm,
+    /// Disks of OSTs are slow no longer.
+    Quick,
     /// A program that waits for a lock gets a signal.
     Alarm(Arc<Alarm>),
     /// What was asked behind a late OST is over.
@@ -328,6 +334,8 @@ pub struct World {
     locking: Locking,
     grouping: Grouping,
     rowing: Rowing,
+    parts: Parts,
+    givers: Givers,
     shared: Shared,
     silence: Silence,
     orderly: Orderly,
@@ -402,6 +410,8 @@ impl World {
             locking: Locking::new(config.seed),
             grouping: Grouping::new(config.seed),
             rowing: Rowing::new(config.seed),
+            parts: Parts::new(config.seed),
+            givers: Givers::new(config.seed),
             shared: Shared::new(config.seed),
             silence: Silence::new(config.seed),
             orderly: Orderly::new(config.seed),

@@ -206,6 +206,7 @@ impl World {
             }
             Event::Refused(header, errno) => self.is_refused_by_network(&header, errno),
             Event::Late => self.late_is_over(),
+            Event::Quick => self.are_quick(),
             Event::Calm => self.network.weather = Weather::default(),
             Event::NewClient(node) => self.new_client(node),
             Event::Evict(client, index) => {
@@ -223,6 +224,7 @@ impl World {
     }
 
     pub(super) fn crash_target(&mut self, target: Endpoint, down_ns: u64) {
+        self.parts_of_a_run(target);
         let Some(host) = self.hosts.get_mut(&target) else { return };
         if host.process.is_none() {
             return;
@@ -579,6 +581,7 @@ impl World {
         self.report.count("answer from a kernel cache", hits);
         let kept = self.nodes.iter().map(|node| node.client.census().kept_in_parts).sum();
         self.report.count("write kept in a part", kept);
+        self.parts_of_a_run(Endpoint::Mdt(0));
         let given = self.nodes.iter().flat_map(|node| node.kernel.given_counts());
         for (kind, count) in given.collect::<Vec<_>>() {
             self.report.count(kind, count);

@@ -5,12 +5,14 @@ use sateen_types::Endpoint;
 use sateen_wire::Message;
 
 use super::{Event, World};
-use crate::traffic::Fault;
+use crate::traffic::{Fault, Traffic};
 
 /// As often in a run a message of each kind is to be cut.
 const CUTS: u64 = 3;
 /// Of a thousand messages of a kind that was not cut so often yet so many are.
 const HUNT_PERMILLE: u64 = 350;
+/// And of the rarest kinds, without a pause.
+const RAREST_PERMILLE: u64 = 500;
 /// Operations between two crashes of this sort, on average. Those of the MGS, which hold up
 /// nobody who is mounted, do not count.
 const PAUSE_OPERATIONS: u64 = 22;
@@ -25,12 +27,14 @@ impl World {
         if !self.is_hunting || !works || self.report.traffic.met(kind, Fault::Cut) >= CUTS {
             return;
         }
+        let sent = self.report.traffic.of(kind).sent;
+        let is_rarest = Traffic::is_rarest(sent, self.report.operations);
         let (from, to) = (message.header.from, message.header.to);
         let by_mgs = [from, to].contains(&Endpoint::Mgs) && !self.random.one_in(8);
-        if !by_mgs && self.report.operations < self.next_hunt {
+        if !by_mgs && !is_rarest && self.report.operations < self.next_hunt {
             return;
         }
-        if !self.random.permille(HUNT_PERMILLE) {
+        if !self.random.permille(if is_rarest { RAREST_PERMILLE } else { HUNT_PERMILLE }) {
             return;
         }
         let victim = match (by_mgs, self.random.one_in(2)) {

@@ -120,6 +120,8 @@ impl World {
         self.links.carries(&message);
         self.may_be_in_doubt(&message);
         self.claims(&message);
+        self.tells_of_parts(&message);
+        self.makes_slow(&message);
         match self.network.send(&message, self.now_ns, &mut self.random, &mut self.report) {
             Ok(arrivals) => {
                 // What comes late does so after the next has been lost, perhaps.

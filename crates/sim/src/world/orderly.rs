@@ -34,6 +34,8 @@ const LOST_ONE_IN: u64 = 4;
 pub(super) struct Orderly {
     random: Random,
     next: u64,
+    /// Which is to be stopped next, and now.
+    chosen: Option<Endpoint>,
     /// Targets that are at their end, in which of their runs, and how long they are to be away.
     ending: BTreeMap<Endpoint, (u64, u64)>,
     /// MDTs that wait for their clients, and since when.
@@ -52,6 +54,7 @@ impl Orderly {
         Orderly {
             random,
             next,
+            chosen: None,
             ending: BTreeMap::new(),
             waiting: BTreeMap::new(),
             stopped: BTreeSet::new(),
@@ -65,17 +68,18 @@ impl World {
     pub(super) fn maybe_stop(&mut self, operations: u64, works: bool) {
         if self.config.given
             || !works
-            || operations < self.orderly.next
+            || (operations < self.orderly.next && self.orderly.chosen.is_none())
             || !self.orderly.ending.is_empty()
         {
             return;
         }
-        let random = &mut self.orderly.random;
-        let target = match random.below(8) {
+        let (random, chosen) = (&mut self.orderly.random, self.orderly.chosen.take());
+        let by_chance = match random.below(8) {
             0..=3 => Endpoint::Mdt(0),
             4 => Endpoint::Mdt(random.below(self.shape.mdts.into()) as u32),
             _ => Endpoint::Ost(random.below(self.shape.osts.into()) as u32),
         };
+        let target = chosen.unwrap_or(by_chance);
         let away_ns = random.within(1_000_000, AWAY_NS);
         // Who has promised nothing may have nothing to ask for long, and then is not taken up.
         let speak = self.nodes.iter().all(|node| node.dead || node.speaks);
@@ -104,6 +108,11 @@ impl World {
         let Some(host) = self.hosts.get_mut(&target) else { return };
         let wants = host.stop(now, &mut self.random);
         self.perform(target, wants);
+    }
+
+    /// Somebody stops this target as soon as he can.
+    pub(super) fn stops_next(&mut self, target: Endpoint) {
+        self.orderly.chosen = Some(target);
     }
 
     /// A target that is at its end has gone on with that.
@@ -138,6 +147,7 @@ impl World {
             }
             _ => {}
         }
+        self.parts_of_a_run(target);
         let Some(host) = self.hosts.get_mut(&target) else { return };
         host.process = None;
         self.silence.ends(target);

@@ -19,13 +19,13 @@ use crate::work::chooser::Chooser;
 
 /// What programs do at one file, on average, and operations until they meet again.
 const STEPS_PER_FILE: u64 = 400;
-const OPERATIONS_PER_PAUSE: u64 = 300;
+const OPERATIONS_PER_PAUSE: u64 = 200;
 /// So many turns one has nothing to do with it meanwhile.
 const TURNS_PER_OTHER: u64 = 10;
 /// And so many one looks at it, or closes it.
 const TURNS_PER_ELSE: u64 = 40;
 /// The programs beside them have to do with it in one turn of so many.
-const TURNS_PER_MEDDLING: u64 = 50;
+const TURNS_PER_MEDDLING: u64 = 100;
 /// Bytes of a record, and from one to the next: some lie in two objects.
 const RECORD_BYTES: u64 = 280;
 const SPACING: u64 = 700;
@@ -54,10 +54,22 @@ impl Rowing {
     }
 }
 
+impl Rowing {
+    /// Whether this is the full world.
+    pub(super) fn is_here(&self) -> bool {
+        self.is_here
+    }
+
+    /// Whether there is a file that is written in turns now.
+    pub(super) fn is_at_it(&self) -> bool {
+        self.file.is_some()
+    }
+}
+
 impl World {
-    /// Whether this is a world of such programs: where writes are kept, and one in eight of the others.
+    /// Whether this is a world of such programs: where writes are kept, and a quarter of the others.
     pub(super) fn has_rowers(&self) -> bool {
-        self.rowing.is_here && (self.keeps_writes || self.config.seed % 8 == 2)
+        self.rowing.is_here && (self.keeps_writes || self.config.seed % 4 == 2)
     }
 
     /// There may be such programs.
@@ -132,6 +144,7 @@ impl World {
         self.rowing.steps = self.rowing.steps.saturating_sub(1);
         if let Some(at) = self.rowing.at.get_mut(node).filter(|_| writes) {
             *at = (*at + 1) % RECORDS;
+            self.ends_behind_parts();
         }
     }
 

@@ -133,7 +133,11 @@ impl World {
                 assert!(set.is_ok(), "it gives locks");
             }
         }
-        let ping_ns = self.random.pick(&PING_NS).copied().unwrap_or_default();
+        let mut ping_ns = self.random.pick(&PING_NS).copied().unwrap_or_default();
+        // Who does not speak is not waited for, and never has parts of a file claimed.
+        if ping_ns == 0 && self.has_rowers() && self.config.seed / 8 % 2 == 1 {
+            ping_ns = PING_NS[0];
+        }
         client.ping_every(ping_ns);
         if ping_ns == 0 {
             self.silence.is_mute(id);

@@ -269,6 +269,7 @@ impl World {
             self.report.count(running.op.kind(), 1);
             let summary = format!("{id} {}", judge::shown(&result));
             self.report.mix(summary.as_bytes());
+            self.is_wanted_elsewhere(&running);
             self.judge(running, result);
         }
     }
