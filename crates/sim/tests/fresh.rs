@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 
 use sateen_sim::{Config, Failure, Report, World};
 
-/// So many are run, unless `SEEDS` says how many: some minute and a half of two cores. 2000 are wanted, as soon
-/// as one of some thousand does not fail any more (docs/results/simulator.md).
-const SEEDS: u64 = 500;
+/// So many are run, unless `SEEDS` says how many: some six minutes of two cores. Of some thousand one fails now
+/// and then, for the judge's sake as a rule (docs/results/simulator.md): so who changes what is simulated runs
+/// this test before others have to.
+const SEEDS: u64 = 2000;
 /// Whose sources make a seed what it is.
 const SOURCES: [&str; 11] =
     ["client", "journal", "ldlm", "mdt", "mgs", "osd", "ost", "sim", "target", "types", "wire"];
