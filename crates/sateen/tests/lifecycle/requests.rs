@@ -2,6 +2,8 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
 use rustix::fs::XattrFlags;
@@ -56,8 +58,8 @@ fn they_come_over_what_is_said() {
 }
 
 /// Writes so many bytes at once past the page cache, and reads them at once; how many requests
-/// that were.
-fn at_once(fs_: &Fs, bytes: usize) -> (u64, u64) {
+/// that were. At least so many are waited for, since one is counted when it was answered.
+fn at_once(fs_: &Fs, bytes: usize, wanted: u64) -> (u64, u64) {
     let path = fs_.mnt().join("large");
     let direct = OFlags::DIRECT.bits().cast_signed();
     let file: File = OpenOptions::new()
@@ -80,16 +82,24 @@ fn at_once(fs_: &Fs, bytes: usize) -> (u64, u64) {
     buffer.fill(0);
     let read = file.read_at(buffer, 0).unwrap();
     assert!(read == bytes && buffer == written, "what was written is read");
-    let shown = fs_.ok(&["lctl", "get_param", "-n", "fuse.timers"]);
+    let count = |shown: &str, name: &str| -> u64 {
+        let row = shown.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("");
+        row.split_whitespace().next().unwrap_or("0").parse().unwrap()
+    };
+    let counts = || {
+        let shown = fs_.ok(&["lctl", "get_param", "-n", "fuse.timers"]);
+        (count(&shown, "write "), count(&shown, "read "))
+    };
+    let end = Instant::now() + Duration::from_secs(10);
+    while counts() < (wanted, wanted) && Instant::now() < end {
+        thread::sleep(Duration::from_millis(5));
+    }
+    let counts = counts();
     fs_.ok(&["lctl", "set_param", "fuse.timers=0"]);
     // By another way, too.
     drop(file);
     assert!(fs::read(&path).unwrap() == written);
-    let count = |name: &str| {
-        let row = shown.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("");
-        row.split_whitespace().next().unwrap_or("0").parse().unwrap()
-    };
-    (count("write "), count("read "))
+    counts
 }
 
 fn max_request(fs_: &Fs) -> u64 {
@@ -136,13 +146,13 @@ fn they_are_as_large_as_the_kernel_lets_them() {
         assert_eq!(up(&fs_, name, "4M"), "", "nothing to be said");
         assert_eq!((transport(&fs_).as_str(), max_request(&fs_)), (*name, 4 << 20));
         assert!(fs_.ok(&["status"]).contains("\nrequests   up to 4.0M\n"));
-        assert_eq!(at_once(&fs_, 4 * MIB), (1, 1), "one request each, {name}");
-        assert_eq!(at_once(&fs_, 9 * MIB), (3, 3), "{name}");
+        assert_eq!(at_once(&fs_, 4 * MIB, 1), (1, 1), "one request each, {name}");
+        assert_eq!(at_once(&fs_, 9 * MIB, 3), (3, 3), "{name}");
         fs_.ok(&["down"]);
         // Smaller ones are to be had, too.
         up(&fs_, name, "128k");
         assert_eq!(max_request(&fs_), 128 << 10);
-        assert_eq!(at_once(&fs_, MIB), (8, 8), "{name}");
+        assert_eq!(at_once(&fs_, MIB, 8), (8, 8), "{name}");
         largest_value(&fs_);
         fs_.ok(&["down"]);
     }
@@ -153,7 +163,7 @@ fn they_are_as_large_as_the_kernel_lets_them() {
         assert!(said.contains("sysctl fs.fuse.max_pages_limit=1024"), "{said}");
         assert!(fs_.log().contains("fs.fuse.max_pages_limit=1024"), "{}", fs_.log());
         assert_eq!((transport(&fs_).as_str(), max_request(&fs_)), (*name, 1 << 20));
-        assert_eq!(at_once(&fs_, 4 * MIB), (4, 4), "{name}");
+        assert_eq!(at_once(&fs_, 4 * MIB, 4), (4, 4), "{name}");
         fs_.ok(&["down"]);
     }
 }
