@@ -617,7 +617,7 @@ impl ObjectStore for DiskObjects {
             // Behind the pin, or a sync between the two would take the note of one that is not given
             // yet; and before anybody writes.
             self.unseen.note(object);
-            self.ahead.given(object, &file);
+            self.ahead.watch(object, &file);
             Ok(Some(Given { file: Some(Arc::new(GivenFile(file))) }))
         })
     }

@@ -50,6 +50,8 @@ impl FuseLimit {
 
 impl Drop for FuseLimit {
     fn drop(&mut self) {
-        let _ = fs::write(LIMIT, &self.before);
+        if let Err(error) = fs::write(LIMIT, &self.before) {
+            eprintln!("{LIMIT} is not again what it was, {}: {error}", self.before.trim());
+        }
     }
 }

@@ -86,14 +86,17 @@ impl Ahead {
 
     /// A part of an object is to be read whole, if there is one.
     pub(super) fn dense(&self, object: ObjectId, part: Option<Range<u64>>) {
-        // If that cannot be now, it will be after as many waits.
-        let _ = part.is_none_or(|part| self.want(Want::Part(object, part)));
+        let Some(part) = part else { return };
+        if !self.want(Want::Part(object, part)) {
+            tracing::trace!(?object, "not read whole now, but perhaps after as many waits");
+        }
     }
 
-    /// An object was given away.
-    pub(super) fn given(&self, object: ObjectId, file: &Open) {
-        // If it cannot be watched, it is read as the kernel does it.
-        let _ = is_cold(file) && self.want(Want::Watch(object));
+    /// An object was given away: it is watched, if there is something to read of it.
+    pub(super) fn watch(&self, object: ObjectId, file: &Open) {
+        if is_cold(file) && !self.want(Want::Watch(object)) {
+            tracing::trace!(?object, "not watched: it is read as the kernel does it");
+        }
     }
 
     /// Whether the thread will do it.
@@ -101,6 +104,13 @@ impl Ahead {
         let line = self.thread.get_or_init(|| Thread::start(self.shared.clone()));
         let line = line.as_ref().and_then(|thread| thread.line.as_ref());
         line.is_some_and(|line| line.try_send(want).is_ok())
+    }
+}
+
+impl Drop for Ahead {
+    fn drop(&mut self) {
+        // Before the thread is waited for.
+        self.shared.ends.store(true, Ordering::Relaxed);
     }
 }
 

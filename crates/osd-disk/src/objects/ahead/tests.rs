@@ -109,6 +109,16 @@ fn what_was_removed_is_not_brought_back() {
     }
 }
 
+#[test]
+fn whoever_reads_ahead_is_told_that_the_store_is_closed() {
+    let scratch = Scratch::new("ahead-ends");
+    let Some((store, _disk)) = cold(&scratch) else { return };
+    let shared = store.ahead.shared.clone();
+    assert!(!shared.ends.load(Ordering::Relaxed));
+    drop(store);
+    assert!(shared.ends.load(Ordering::Relaxed), "what is left is not asked for");
+}
+
 const PART: u64 = dense::PART_BYTES;
 const PARTS: u64 = 6;
 
