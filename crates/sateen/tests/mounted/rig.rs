@@ -82,6 +82,8 @@ impl Rig {
         }
         Some(match servers {
             Servers::Given => {
+                // The same test of another way may run beside it.
+                let name = &format!("given-{name}");
                 let program = Program::new(BINARY, name, 1, &["--passthrough"]).unwrap();
                 program.up().unwrap();
                 let mut lctl = Command::new(BINARY);
