@@ -67,6 +67,8 @@ pub(super) struct Reads {
     short_ns: AtomicU64,
     /// Below that they are not handed over.
     quick_ns: u64,
+    /// A read of so many bytes that takes less has not waited.
+    pub(super) memory_ns: fn(usize) -> u64,
     /// Short reads that wait.
     waiting: &'static AtomicUsize,
 }
@@ -100,8 +102,13 @@ impl Drop for Place {
 impl Default for Reads {
     fn default() -> Self {
         let (blind, short_ns) = (AtomicBool::new(false), AtomicU64::new(UNKNOWN_NS));
-        Self { blind, short_ns, quick_ns: QUICK_NS, waiting: &WAITING }
+        Self { blind, short_ns, quick_ns: QUICK_NS, memory_ns, waiting: &WAITING }
     }
+}
+
+/// What a read of so many bytes takes at most that are in memory.
+fn memory_ns(bytes: usize) -> u64 {
+    MEMORY_NS + bytes as u64 / MEMORY_BYTES_PER_NS
 }
 
 impl Reads {
@@ -197,7 +204,7 @@ impl Reads {
         let bytes = fill(read_behind, file, (offset, len), buffer)?;
         drop(place);
         let took = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        let waited = took >= MEMORY_NS + bytes as u64 / MEMORY_BYTES_PER_NS;
+        let waited = took >= (self.memory_ns)(bytes);
         if !waited {
             return Ok(Got { bytes, waited, part: None });
         }
