@@ -47,6 +47,9 @@ const LISTEN_NS: u64 = 900_000_000;
 /// So long ago that may be.
 const HEARD_WITHIN: Duration = Duration::from_secs(2);
 
+/// A write of so many pieces takes some 20 µs at least, as much as to have another thread do it.
+const MANY_PIECES: usize = 16;
+
 thread_local! {
     static OUTBOXES: RefCell<Vec<Outbox>> = RefCell::default();
 }
@@ -454,19 +457,21 @@ fn no_objects() -> ObjectDone {
 /// Whether an operation sleeps in the disk below rather than in its page cache: until data is
 /// written out, or extents are freed, found or filled with zeros; or until others have written to a
 /// file that they were given. (How much space there is the file system below knows by heart. Of a
-/// read it is seen when it is tried, and of a write whether others have the object.)
+/// read it is seen when it is tried, and of a write whether others have the object.) Or whether it takes
+/// so long without sleeping that who has brought it does better meanwhile: a write of many pieces.
 fn is_slow(op: &ObjectOp) -> bool {
-    matches!(
-        op,
+    match op {
+        ObjectOp::WriteMany { pieces, .. } => pieces.len() >= MANY_PIECES,
         ObjectOp::Sync { .. }
-            | ObjectOp::SyncGiven
-            | ObjectOp::Remove { .. }
-            | ObjectOp::Punch { .. }
-            | ObjectOp::Allocate { .. }
-            | ObjectOp::Append { .. }
-            | ObjectOp::Grow { .. }
-            | ObjectOp::SetTimes { .. }
-    )
+        | ObjectOp::SyncGiven
+        | ObjectOp::Remove { .. }
+        | ObjectOp::Punch { .. }
+        | ObjectOp::Allocate { .. }
+        | ObjectOp::Append { .. }
+        | ObjectOp::Grow { .. }
+        | ObjectOp::SetTimes { .. } => true,
+        _ => false,
+    }
 }
 
 impl<S: Service + 'static> Receiver for TargetHost<S> {

@@ -114,6 +114,9 @@ impl Work {
             Work::Object(_, _, ObjectOp::Sync { .. }) => Some(Share::Syncs),
             Work::Object(_, _, ObjectOp::Read { .. }) => Some(Share::Reads),
             Work::Object(_, _, ObjectOp::Remove { .. }) => Some(Share::Removals),
+            Work::Object(_, _, ObjectOp::WriteMany { object, .. }) => {
+                Some(Share::of_writes(*object))
+            }
             _ if self.is_commit() => None,
             _ => Some(Share::Changes),
         }

@@ -5,7 +5,7 @@
 //! and with them the locks that others want back; behind FUSE all requests from a processor. So
 //! what sleeps is done here. A piece that finds nobody free gets a thread of its own; a target
 //! whose disk hangs has [`SHARE_MAX`] of them for each [`Share`] at most ([`REMOVALS_MAX`] for
-//! removals), and takes none from the others.
+//! removals, one for a lane of writes), and takes none from the others.
 //!
 //! Ticks are run here, too: the thread that finds a group commit due writes it.
 
@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::time::Duration;
 
-use sateen_types::Endpoint;
+use sateen_types::{Endpoint, ObjectId};
 
 use crate::reactor::Hosts;
 use crate::run_loop::{self, Sleeps, Work};
@@ -23,6 +23,8 @@ use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, lock, thread};
 pub(crate) const SHARE_MAX: usize = 32;
 /// Removals of one target under way at most.
 pub(crate) const REMOVALS_MAX: usize = 4;
+/// Lanes of writes of one target. An object's are all in one.
+pub(crate) const LANES: u64 = 4;
 /// Threads that stay for [`IDLE`] though there is nothing to do.
 const KEPT: usize = 4;
 const IDLE: Duration = Duration::from_secs(10);
@@ -43,13 +45,23 @@ pub(crate) enum Share {
     Removals,
     /// Reads of what is not in memory: many come at once, and each is short unless the disk hangs.
     Reads,
+    /// Writes of many pieces into the objects of a lane. Two into one object wait for each other at its
+    /// file, and a second thread for them is woken for nothing.
+    Writes(u8),
 }
 
 impl Share {
+    /// Of writes of many pieces into an object.
+    pub(crate) fn of_writes(object: ObjectId) -> Share {
+        let lane = u64::from(object.fid.oid).wrapping_add(object.stripe.into()) % LANES;
+        Share::Writes(lane as u8)
+    }
+
     /// Pieces of one target under way at most.
     const fn most(self) -> usize {
         match self {
             Share::Removals => REMOVALS_MAX,
+            Share::Writes(_) => 1,
             Share::Syncs | Share::Changes | Share::Reads => SHARE_MAX,
         }
     }

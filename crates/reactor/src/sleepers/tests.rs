@@ -10,7 +10,7 @@ use sateen_wire::Message;
 
 use crate::router::Receiver;
 use crate::run_loop::{Begun, Driven, Work};
-use crate::sleepers::{REMOVALS_MAX, SHARE_MAX, Sleepers};
+use crate::sleepers::{LANES, REMOVALS_MAX, SHARE_MAX, Sleepers};
 use crate::sync::{Arc, lock};
 
 #[derive(Default)]
@@ -21,6 +21,8 @@ struct Counts {
     removals_max: usize,
     changes: usize,
     reads: usize,
+    /// Which objects are written.
+    writes: Vec<ObjectId>,
     commits: usize,
     ended: usize,
     go_on: bool,
@@ -67,6 +69,7 @@ impl Driven for Hanging {
                 counts.syncs_max = counts.syncs_max.max(counts.syncs);
             }
             ObjectOp::Read { .. } => counts.reads += 1,
+            ObjectOp::WriteMany { object, .. } => counts.writes.push(object),
             ObjectOp::Remove { .. } => {
                 counts.removals += 1;
                 counts.removals_max = counts.removals_max.max(counts.removals);
@@ -123,4 +126,34 @@ fn syncs_that_hang_keep_nothing_else_waiting() {
     let counts = lock(&host.counts);
     assert_eq!(counts.ended, syncs + 5 + 3, "all are done");
     assert_eq!((counts.syncs_max, counts.removals_max), (SHARE_MAX + 1, REMOVALS_MAX));
+}
+
+#[test]
+fn writes_of_many_pieces_wait_for_those_of_their_lane() {
+    let sleepers = Arc::new(Sleepers::default());
+    let host = Arc::new(Hanging::default());
+    let target = Endpoint::Ost(0);
+    let object = |oid| ObjectId { fid: Fid { oid, ..Fid::ROOT }, stripe: 0 };
+    let write = |object| {
+        let op =
+            ObjectOp::WriteMany { object, pieces: Default::default(), data: Default::default() };
+        sleepers.push(target, Work::Object(host.clone(), IoId(0), op));
+    };
+    for _ in 0..3 {
+        write(object(8));
+    }
+    // One of another lane does not wait for them, nor does a change of the same object.
+    write(object(9));
+    host.wait("one of each", |counts| counts.writes.len() == 2);
+    let cut = ObjectOp::Punch { object: object(8), size: 0 };
+    sleepers.push(target, Work::Object(host.clone(), IoId(1), cut));
+    host.wait("a change passes them", |counts| counts.changes == 1);
+    write(object(9 + LANES as u32));
+    let mut begun = lock(&host.counts).writes.clone();
+    begun.sort_unstable();
+    assert_eq!(begun, [object(8), object(9)], "the others wait");
+    host.count(|counts| counts.go_on = true);
+    sleepers.stop();
+    let counts = lock(&host.counts);
+    assert_eq!((counts.ended, counts.writes.len()), (6, 5), "all are done");
 }
