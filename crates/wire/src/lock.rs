@@ -17,7 +17,8 @@ impl Ibits {
     pub const LOOKUP: Ibits = Ibits(1);
     /// A directory's entries; any inode's nlink and times of change.
     pub const UPDATE: Ibits = Ibits(2);
-    /// That the file is open somewhere.
+    /// That the file is open somewhere. Granted to nobody: opens are kept under the other bits
+    /// (docs/decisions/0008-ranges.md).
     pub const OPEN: Ibits = Ibits(4);
     /// The layout.
     pub const LAYOUT: Ibits = Ibits(8);
@@ -25,8 +26,8 @@ impl Ibits {
     pub const PERM: Ibits = Ibits(16);
     /// Extended attributes.
     pub const XATTR: Ibits = Ibits(32);
-    /// A file's bytes, its size and its times of access and modification. A whole-file lock
-    /// at the MDT; extent locks at the OSTs refine it.
+    /// A file's bytes, its size and its times of access and modification. The lock is at the MDT,
+    /// of the whole file but for [`LockMode::Part`]; OSTs have none.
     pub const DATA: Ibits = Ibits(64);
     /// Everything but the data: what a cached name or attribute stands under.
     pub const META: Ibits = Ibits(1 | 2 | 8 | 16 | 32);
