@@ -253,11 +253,11 @@ impl Visit {
         let [local, null, sateen, peer] = match self.group.name {
             "empty" => [60_000, 30_000, 20_000, 3000],
             "small" => [20_000, 20_000, 8000, 2000],
-            "seq1" | "seq4" => [1024, 1024, 1024, 256],
-            "shared" | TWO => [512, 512, 512, 64].map(|mib| mib * MIB / SHARED_BYTES),
+            "seq1" | "seq4" => [1024; 4],
+            "shared" | TWO => [512 * MIB / SHARED_BYTES; 4],
             MANY => [100_000; 4],
             SEQ4K => [512, 512, 512, 32].map(|mib| mib * MIB / RANDOM_BYTES),
-            _ => [256, 128, 64, 8].map(|mib| mib * MIB / RANDOM_BYTES),
+            _ => [128 * MIB / RANDOM_BYTES; 4],
         };
         let all = match kind {
             Kind::Local => local,
