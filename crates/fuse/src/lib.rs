@@ -42,6 +42,7 @@ pub use mount::{
 pub use notify::{NOTIFY_PRUNE_MAX, Notifier};
 pub use op::{FileLock, IoctlIn, Name, Op, Request, SetattrIn};
 pub use opcode_names::opcode_name;
+pub use queues::NoUring;
 pub use reply::{Captured, LongWait, Reply, Revoker};
 pub use session::{EndReason, MountError, Session, Transport};
 

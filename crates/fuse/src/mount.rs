@@ -44,7 +44,7 @@ pub enum TransportChoice {
     Auto,
     /// /dev/fuse.
     Classic,
-    /// io_uring; falls back to /dev/fuse with a warning.
+    /// io_uring, or no mount.
     Uring,
 }
 

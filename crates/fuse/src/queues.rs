@@ -25,10 +25,56 @@ struct Waiting {
     registered: Receiver<io::Result<()>>,
 }
 
-/// Why FUSE over io_uring is not to be had, if the kernel has it but switched off.
-pub(crate) fn switched_off() -> Option<&'static str> {
-    let value = std::fs::read_to_string(SWITCH).ok()?;
-    (value.trim() == "N").then_some(SWITCH)
+/// Why requests cannot come over io_uring.
+#[derive(Debug, thiserror::Error)]
+pub enum NoUring {
+    /// The module's parameter says no.
+    #[error("the fuse module has FUSE over io_uring switched off (EOPNOTSUPP)")]
+    SwitchedOff,
+    /// The kernel has no such parameter.
+    #[error("this kernel has no FUSE over io_uring (EOPNOTSUPP)")]
+    Absent,
+    /// The kernel would run over the end of an entry, which it lets have too few pages.
+    #[error("fs.fuse.max_pages_limit is too low for FUSE over io_uring (EINVAL)")]
+    FewPages,
+    /// The queues are not to be had.
+    #[error("the kernel refuses queues of FUSE over io_uring: {0}")]
+    Queues(#[source] io::Error),
+}
+
+impl NoUring {
+    /// Why the kernel, which knows of FUSE over io_uring if it has its switch, does not offer it.
+    pub(crate) fn not_offered() -> NoUring {
+        let value = std::fs::read_to_string(SWITCH);
+        let is_off = value.is_ok_and(|value| value.trim() == "N");
+        if is_off { NoUring::SwitchedOff } else { NoUring::Absent }
+    }
+
+    /// The errno for it.
+    pub fn errno(&self) -> i32 {
+        match self {
+            NoUring::SwitchedOff | NoUring::Absent => libc::EOPNOTSUPP,
+            NoUring::FewPages => libc::EINVAL,
+            NoUring::Queues(error) => error.raw_os_error().unwrap_or(libc::EIO),
+        }
+    }
+
+    /// What has them come over it.
+    pub fn what_to_do(&self) -> String {
+        match self {
+            NoUring::SwitchedOff => format!("as root: echo Y > {SWITCH}"),
+            NoUring::Absent => {
+                "take a kernel that has it: Linux 6.14, with CONFIG_FUSE_IO_URING".to_owned()
+            }
+            NoUring::FewPages => "as root: sysctl fs.fuse.max_pages_limit=256".to_owned(),
+            NoUring::Queues(_) if self.errno() == libc::EPERM => {
+                "as root: sysctl kernel.io_uring_disabled=0; in a container, let its seccomp \
+                 profile pass io_uring"
+                    .to_owned()
+            }
+            NoUring::Queues(_) => "see the kernel's log (dmesg)".to_owned(),
+        }
+    }
 }
 
 /// Makes one queue per CPU, each on its own thread.
@@ -105,6 +151,6 @@ pub(crate) mod tests {
 
     pub(super) fn refuse(id: u16) -> io::Result<()> {
         let refused = REFUSING.load(Ordering::SeqCst) && id + 1 == queue_count()?;
-        if refused { Err(io::ErrorKind::OutOfMemory.into()) } else { Ok(()) }
+        if refused { Err(io::Error::from_raw_os_error(libc::ENOMEM)) } else { Ok(()) }
     }
 }

@@ -15,7 +15,7 @@ use crate::caps::{Caps, KernelOffer, Limits, init_out};
 use crate::classic::{self, Device, Pool};
 use crate::mount::{self, MountOptions, Mounted, TransportChoice, UnmountMode};
 use crate::notify::{Notifier, write_message};
-use crate::queues::{self, Prepared};
+use crate::queues::{self, NoUring, Prepared};
 use crate::ring::QueueShared;
 use rustix::io::Errno;
 use std::io;
@@ -84,6 +84,9 @@ pub enum MountError {
     /// An option is out of range.
     #[error("option out of range: {0}")]
     Option(&'static str),
+    /// io_uring was asked for by name.
+    #[error("requests cannot come over io_uring: {0}")]
+    Uring(#[from] NoUring),
     /// Talking to the device failed.
     #[error("negotiation with the kernel failed: {0}")]
     Io(#[from] io::Error),
@@ -186,20 +189,17 @@ impl Session {
     pub fn mount(options: MountOptions, fs: Arc<dyn Filesystem>) -> Result<Session, MountError> {
         check(&options)?;
         match Session::try_mount(options.clone(), fs.clone()) {
-            Err(NotStarted::Queues(error)) => {
-                tracing::warn!(%error, "the kernel refused io_uring queues; serving /dev/fuse");
+            // The kernel waits for queues that it does not take: another connection has to do without.
+            Err(MountError::Uring(why)) if options.transport == TransportChoice::Auto => {
+                warn(&why);
                 let options = MountOptions { transport: TransportChoice::Classic, ..options };
                 Session::try_mount(options, fs)
             }
             result => result,
         }
-        .map_err(|failed| match failed {
-            NotStarted::Mount(error) => error,
-            NotStarted::Queues(error) => MountError::Io(error),
-        })
     }
 
-    fn try_mount(options: MountOptions, fs: Arc<dyn Filesystem>) -> Result<Session, NotStarted> {
+    fn try_mount(options: MountOptions, fs: Arc<dyn Filesystem>) -> Result<Session, MountError> {
         let file = Arc::new(OwnedFd::from(Device::open().map_err(MountError::Device)?));
         let mounted = mount::mount(&file, &options).map_err(|source| MountError::Mount {
             mountpoint: options.mountpoint.clone(),
@@ -222,7 +222,7 @@ impl Session {
         options: MountOptions,
         shared: &Arc<Shared>,
         fd: Arc<OwnedFd>,
-    ) -> Result<Session, NotStarted> {
+    ) -> Result<Session, MountError> {
         let page_size = rustix::param::page_size() as u32;
         let max_pages = options.max_pages(page_size);
         let max_write = options.max_write.min(u32::from(max_pages) * page_size);
@@ -240,13 +240,19 @@ impl Session {
         let required = Caps::SETXATTR_EXT | Caps::MAX_PAGES | Caps::BIG_WRITES | Caps::INIT_EXT;
         if !offer.caps.contains(required) {
             let absent = "a capability that every kernel since 5.17 has is absent";
-            return Err(MountError::Init(absent).into());
+            return Err(MountError::Init(absent));
         }
         let wanted = (shared.fs.init(&offer) & offer.caps) | required;
         // Pages under write-back would change without any upcall.
         let caps = wanted - Caps::WRITEBACK_CACHE - Caps::OVER_IO_URING;
         let payload = payload as usize;
-        let prepared = prepare_queues(&options, &offer, shared, &fd, (depth, payload));
+        let prepared = match prepare_queues(&options, &offer, shared, &fd, (depth, payload)) {
+            Err(why) if options.transport == TransportChoice::Auto => {
+                warn(&why);
+                None
+            }
+            prepared => prepared?,
+        };
         let caps = if prepared.is_some() { caps | Caps::OVER_IO_URING } else { caps };
         write_message(fd.as_ref(), unique, 0, &[&init_out(&limits, caps)])
             .map_err(|errno| MountError::Io(errno.into()))?;
@@ -256,7 +262,7 @@ impl Session {
             Some((queues, Ok(()))) => (queues, Transport::Uring),
             Some((queues, Err(error))) => {
                 queues.iter().for_each(|queue| queue.stop());
-                return Err(NotStarted::Queues(error));
+                return Err(NoUring::Queues(error).into());
             }
         };
         let readers = match transport {
@@ -364,50 +370,29 @@ impl Drop for Session {
     }
 }
 
-/// Why a session was not started.
-enum NotStarted {
-    Mount(MountError),
-    /// The kernel waits for queues that it does not take.
-    Queues(io::Error),
+/// Says why a mount for which nothing was said is served over /dev/fuse.
+fn warn(why: &NoUring) {
+    tracing::warn!("serving /dev/fuse: {why}; {}", why.what_to_do());
 }
 
-impl From<MountError> for NotStarted {
-    fn from(error: MountError) -> NotStarted {
-        NotStarted::Mount(error)
-    }
-}
-
-/// The io_uring queues, if they are wanted and to be had.
+/// The io_uring queues, if they are wanted.
 fn prepare_queues(
     options: &MountOptions,
     offer: &KernelOffer,
     shared: &Arc<Shared>,
     fd: &Arc<OwnedFd>,
     (depth, payload): (u32, usize),
-) -> Option<Prepared> {
+) -> Result<Option<Prepared>, NoUring> {
     if options.transport == TransportChoice::Classic {
-        return None;
+        return Ok(None);
     }
     if !offer.caps.contains(Caps::OVER_IO_URING) {
-        match queues::switched_off() {
-            Some(switch) => {
-                tracing::warn!("FUSE over io_uring is switched off; as root: echo Y > {switch}")
-            }
-            None => tracing::warn!("this kernel has no FUSE over io_uring; serving /dev/fuse"),
-        }
-        return None;
+        return Err(NoUring::not_offered());
     }
-    // The kernel would run over the end of an entry.
     if payload < mount::PAYLOAD_MIN as usize {
-        tracing::warn!(
-            "fs.fuse.max_pages_limit is too low for FUSE over io_uring: serving /dev/fuse; as root: \
-             sysctl fs.fuse.max_pages_limit=256"
-        );
-        return None;
+        return Err(NoUring::FewPages);
     }
-    queues::prepare(shared, fd, depth, payload)
-        .inspect_err(|error| tracing::warn!(%error, "no io_uring; serving /dev/fuse"))
-        .ok()
+    queues::prepare(shared, fd, depth, payload).map(Some).map_err(NoUring::Queues)
 }
 
 /// Starts the threads that read /dev/fuse; the first to end stops the queues.
@@ -519,6 +504,12 @@ mod tests {
         std::fs::create_dir(&path).unwrap();
         REFUSING.store(true, Ordering::SeqCst);
         let fs = Arc::new(Refusing::default());
+        // Who asked for them is told.
+        let by_name =
+            MountOptions { transport: TransportChoice::Uring, ..MountOptions::new(&path) };
+        let refused = Session::mount(by_name, fs.clone());
+        assert!(matches!(&refused, Err(MountError::Uring(_))), "{refused:?}");
+        assert_eq!(std::fs::read_dir(&path).unwrap().count(), 0, "nothing is mounted there");
         let session = Session::mount(MountOptions::new(&path), fs.clone()).unwrap();
         REFUSING.store(false, Ordering::SeqCst);
         assert_eq!(session.transport(), Transport::Classic);

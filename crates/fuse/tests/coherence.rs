@@ -90,7 +90,8 @@ impl Test {
         for id in 0..2 {
             let dir = base.join(id.to_string());
             fs::create_dir_all(&dir).unwrap();
-            let options = MountOptions { transport, ..MountOptions::new(dir) };
+            let asked = transport::asked(transport);
+            let options = MountOptions { transport: asked, ..MountOptions::new(dir) };
             let session = Session::mount(options, server.client(id)).unwrap();
             transport::check(&session, transport);
             server.attach(id, session.notifier());

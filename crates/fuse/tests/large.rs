@@ -6,8 +6,8 @@ mod transport;
 
 use bytes::BytesMut;
 use sateen_fuse::{
-    Attr, EntryOut, Filesystem, MountOptions, Op, REQUEST_MAX, ROOT_INO, Reply, Request, Session,
-    TransportChoice, open_flags,
+    Attr, EntryOut, Filesystem, MountError, MountOptions, Op, REQUEST_MAX, ROOT_INO, Reply,
+    Request, Session, TransportChoice, open_flags,
 };
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -94,7 +94,8 @@ fn work(choice: TransportChoice, (asked, given): (u32, u32)) {
     let name = format!("sateen-large-{choice:?}-{asked}-{given}-{}", std::process::id());
     let dir = std::env::temp_dir().join(name);
     fs::create_dir_all(&dir).unwrap();
-    let mut options = MountOptions { transport: choice, ..MountOptions::new(&dir) };
+    let asked_over = transport::asked(choice);
+    let mut options = MountOptions { transport: asked_over, ..MountOptions::new(&dir) };
     options.ask_for(asked);
     let fs = Arc::new(OneFile { data: Mutex::new(vec![0; SIZE]), ..OneFile::default() });
     let session = Session::mount(options, fs.clone()).unwrap();
@@ -148,13 +149,19 @@ fn they_come_whole_where_the_kernel_lets_them() {
     for choice in both {
         work(choice, (4 << 20, 1 << 20));
     }
-    // Too few for what else a request has: nothing is asked for over io_uring then.
+    // Too few for what else a request has: nothing can be asked for over io_uring then.
     limit.change(8).unwrap();
     work(TransportChoice::Classic, (4 << 20, 32 << 10));
     let dir = std::env::temp_dir().join(format!("sateen-large-few-{}", std::process::id()));
     fs::create_dir_all(&dir).unwrap();
-    let options = MountOptions { transport: TransportChoice::Uring, ..MountOptions::new(&dir) };
-    let session = Session::mount(options, Arc::new(OneFile::default())).unwrap();
+    let mount = |transport| {
+        let options = MountOptions { transport, ..MountOptions::new(&dir) };
+        Session::mount(options, Arc::new(OneFile::default()))
+    };
+    let refused = mount(TransportChoice::Uring);
+    assert!(matches!(&refused, Err(MountError::Uring(_))), "{refused:?}");
+    assert_eq!(fs::read_dir(&dir).unwrap().count(), 0, "nothing is mounted there");
+    let session = mount(TransportChoice::Auto).unwrap();
     assert_eq!(session.transport(), Transport::Classic);
     drop(session);
     fs::remove_dir(&dir).unwrap();

@@ -46,7 +46,7 @@ fn unmount(session: &Session) {
 
 fn work(choice: TransportChoice, name: &str) {
     let dir = Dir::new(name);
-    let options = MountOptions { transport: choice, ..MountOptions::new(&dir.0) };
+    let options = MountOptions { transport: transport::asked(choice), ..MountOptions::new(&dir.0) };
     let session = Session::mount(options, Arc::new(null::NullFs::new(false))).unwrap();
     transport::check(&session, choice);
     let path = dir.0.join("file");
@@ -202,7 +202,7 @@ fn on_one_cpu(program: &[&str], path: &Path) -> Child {
 fn reads_that_wait(choice: TransportChoice, name: &str) {
     const PROGRAMS: usize = 16;
     let dir = Dir::new(name);
-    let options = MountOptions { transport: choice, ..MountOptions::new(&dir.0) };
+    let options = MountOptions { transport: transport::asked(choice), ..MountOptions::new(&dir.0) };
     let rest = null::NullFs::new(false);
     let fs = Arc::new(Away { rest, here: AtomicU64::new(0), kept: Mutex::default() });
     let session = Session::mount(options, fs.clone()).unwrap();
@@ -256,7 +256,8 @@ fn resident() -> u64 {
 #[test]
 fn entries_that_nobody_uses_take_no_memory() {
     let dir = Dir::new("memory");
-    let options = MountOptions { transport: TransportChoice::Uring, ..MountOptions::new(&dir.0) };
+    let transport = transport::asked(TransportChoice::Uring);
+    let options = MountOptions { transport, ..MountOptions::new(&dir.0) };
     let all = u64::from(options.ring_depth) * u64::from(options.max_write);
     let before = resident();
     let session = Session::mount(options, Arc::new(null::NullFs::new(false))).unwrap();

@@ -105,7 +105,8 @@ fn work(choice: TransportChoice) {
         worker: Mutex::new(worker),
         turn: AtomicU64::new(0),
     };
-    let options = MountOptions { transport: choice, threads: 2, ..MountOptions::new(&dir) };
+    let options =
+        MountOptions { transport: transport::asked(choice), threads: 2, ..MountOptions::new(&dir) };
     let session = Session::mount(options, Arc::new(fs)).unwrap();
     transport::check(&session, choice);
     std::thread::scope(|scope| {

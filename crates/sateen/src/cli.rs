@@ -126,8 +126,9 @@ pub(crate) struct UpArgs {
 /// How the kernel's requests come.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Args)]
 pub(crate) struct RequestArgs {
-    /// Over what the kernel's requests come, until the next start: io_uring, or /dev/fuse
-    /// (classic); auto is io_uring where the kernel has it.
+    /// Over what the kernel's requests come, until the next start: io_uring, refused where the
+    /// kernel has it not or has it switched off; /dev/fuse (classic); or auto, which is io_uring
+    /// where it is to be had and else /dev/fuse.
     #[arg(long, value_name = "TRANSPORT", value_parser = requests::transports(), default_value = "auto", hide_default_value = true)]
     pub transport: TransportChoice,
     /// The largest request that the kernel is asked for, a multiple of 4K from 128K to 16M, as far as its
@@ -237,7 +238,7 @@ pub(crate) struct MountArgs {
     /// past the kernel's page cache; nopassthrough: the kernel is given no files to read and write itself, which only the mount of `sateen up` does; flock, localflock or noflock: flock and fcntl locks hold for
     /// all mounts (as without; but every close is heard of from the start), for this one alone, or do not exist; retry=MINUTES: for how long servers that do not answer are
     /// tried, which in the field is a number of tries (in fstab with x-systemd.mount-timeout, which is 90 s otherwise); exclude=FSNAME-OST0001[:FSNAME-OST0002]: OSTs that this mount does not use; transport=io_uring or
-    /// transport=classic: over what the kernel's requests come, without it io_uring where the kernel has it; max_request=SIZE: the largest request that the kernel is asked for, a multiple of 4K from 128K to 16M, as far as its fs.fuse.max_pages_limit lets it (1M without it); poll=MICROSECONDS: for so long a thread that has run out of work looks for more before it sleeps (50 without it, 0: not at all); keep_cores_awake: no processor of this host halts while this is mounted; net=tcp or net=shm: over what servers are reached, without it memory that is shared with those of this host, and TCP with others; remount: a mount that is there gets these options.
+    /// transport=classic: over what the kernel's requests come, or no mount, without it (or with transport=auto) io_uring where it is to be had and else /dev/fuse; max_request=SIZE: the largest request that the kernel is asked for, a multiple of 4K from 128K to 16M, as far as its fs.fuse.max_pages_limit lets it (1M without it); poll=MICROSECONDS: for so long a thread that has run out of work looks for more before it sleeps (50 without it, 0: not at all); keep_cores_awake: no processor of this host halts while this is mounted; net=tcp or net=shm: over what servers are reached, without it memory that is shared with those of this host, and TCP with others; remount: a mount that is there gets these options.
     #[arg(short = 'o', value_name = "OPTIONS")]
     pub options: Vec<String>,
     /// As `-o ro`.

@@ -62,7 +62,8 @@ impl Mounted {
         probe.state.lock().unwrap().choices = choices;
         probe.add("file", 2, 0o100644);
         probe.add("dir", 3, 0o40755);
-        let options = MountOptions { transport, ..MountOptions::new(&dir) };
+        let asked = crate::transport::asked(transport);
+        let options = MountOptions { transport: asked, ..MountOptions::new(&dir) };
         let session = Session::mount(options, probe.clone()).unwrap();
         crate::transport::check(&session, transport);
         Mounted { probe, dir, session: Some(session) }

@@ -129,7 +129,8 @@ impl Mounted {
             killpriv: choices.killpriv,
         });
         let (transport, stack_depth) = (choices.transport, choices.stack_depth);
-        let options = MountOptions { transport, stack_depth, ..MountOptions::new(&dir) };
+        let asked = crate::transport::asked(transport);
+        let options = MountOptions { transport: asked, stack_depth, ..MountOptions::new(&dir) };
         let session = Session::mount(options, probe.clone()).unwrap();
         crate::transport::check(&session, transport);
         *probe.backings.lock().unwrap() = Some(session.backings());

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
 use sateen_client::{Client, ClientConfig, Connection, Port, Task};
-use sateen_fuse::{Caps, MountFlags, MountOptions, Session};
+use sateen_fuse::{Caps, MountError, MountFlags, MountOptions, Session};
 use sateen_osd_disk::objects::has_leases;
 use sateen_reactor::Reactor;
 use sateen_types::units::MIB;
@@ -161,11 +161,7 @@ impl Mounted {
         let session = Session::mount(options, served).map_err(|error| {
             port.detach();
             say_goodbye(reactor, &client);
-            Refusal::new(
-                format!("cannot mount: {error}"),
-                "see whether another FUSE file system can be mounted here; in a container, start \
-                 it with --device /dev/fuse --cap-add SYS_ADMIN",
-            )
+            not_mounted(&error)
         })?;
         if !session.offer().has_inc_epoch() {
             tracing::warn!("this kernel lacks FUSE_NOTIFY_INC_EPOCH (7.44): it keeps no names");
@@ -293,6 +289,23 @@ fn root_reserve(folder: &Path) -> Option<u64> {
     });
     let kept = space.f_bfree.saturating_sub(space.f_bavail);
     Some(kept.saturating_sub(own.unwrap_or(0)).saturating_mul(space.f_frsize))
+}
+
+/// What is to be done about a mount that the kernel refuses.
+fn not_mounted(error: &MountError) -> Refusal {
+    let what = format!("cannot mount: {error}");
+    match error {
+        MountError::Uring(why) => {
+            let hint = "or let it be served over /dev/fuse where there is no io_uring: \
+                        transport=auto, which is so without it";
+            Refusal::new(what, format!("{}; {hint}", why.what_to_do())).that_lasts()
+        }
+        _ => Refusal::new(
+            what,
+            "see whether another FUSE file system can be mounted here; in a container, start it \
+             with --device /dev/fuse --cap-add SYS_ADMIN",
+        ),
+    }
 }
 
 /// Files of these folders can be given to the kernel from now on, if it takes them.
@@ -604,4 +617,27 @@ fn begin<T: Send + 'static>(
     });
     reactor.executor.spawn(task);
     receiver
+}
+
+#[cfg(test)]
+mod tests {
+    use sateen_fuse::NoUring;
+
+    use super::*;
+
+    #[test]
+    fn who_asked_for_io_uring_is_told_why_not_and_what_to_do() {
+        let eperm = io::Error::from(rustix::io::Errno::PERM);
+        for (why, words) in [
+            (NoUring::SwitchedOff, ["EOPNOTSUPP", "enable_uring"]),
+            (NoUring::Absent, ["EOPNOTSUPP", "Linux 6.14"]),
+            (NoUring::FewPages, ["EINVAL", "sysctl fs.fuse.max_pages_limit"]),
+            (NoUring::Queues(eperm), ["os error 1", "sysctl kernel.io_uring_disabled=0"]),
+        ] {
+            let refusal = not_mounted(&why.into());
+            let said = refusal.to_string();
+            assert!(words.iter().all(|word| said.contains(word)), "{said}");
+            assert!(said.contains("transport=auto") && refusal.lasts, "{said}");
+        }
+    }
 }

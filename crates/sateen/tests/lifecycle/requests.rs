@@ -48,7 +48,17 @@ fn they_come_over_what_is_said() {
     fs::write(&file, &bytes).unwrap();
     fs_.ok(&["down"]);
     // It is not kept.
-    for args in [&["up"][..], &["up", "--transport", "auto"], &["up", "--transport", "io_uring"]] {
+    let mut told = vec![&["up"][..], &["up", "--transport", "auto"]];
+    let by_name = &["up", "--transport", "io_uring"];
+    if has_io_uring() {
+        told.push(by_name);
+    } else {
+        let output = fs_.run(by_name);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("EOPNOTSUPP") && said.contains("transport=auto"), "{said}");
+    }
+    for args in told {
         fs_.ok(args);
         let want = if has_io_uring() { "io_uring" } else { "classic" };
         assert_eq!(transport(&fs_), want, "{args:?}");
