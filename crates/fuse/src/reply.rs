@@ -47,7 +47,7 @@ pub(crate) enum Channel {
 }
 
 /// The way to answer a request before the one who works on it does.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Revoker {
     unique: u64,
     opcode: u32,
@@ -145,12 +145,14 @@ impl Reply {
 
     /// Allows that the request is answered from elsewhere before this reply is completed, which
     /// then does nothing. It lends none of the transport's memory that the answer gives back to
-    /// the kernel ([`Reply::take_buffer`]).
-    pub fn revocable(mut self) -> (Reply, Revoker) {
-        let channel = std::mem::replace(&mut self.channel, Channel::None);
-        let cell = Arc::new(Mutex::new(channel));
-        let revoker = Revoker { unique: self.unique, opcode: self.opcode, cell: cell.clone() };
-        self.channel = Channel::Revocable(cell);
+    /// the kernel ([`Reply::take_buffer`]). `spare` is of a request that was answered: its memory is
+    /// used again, if nobody else has it still.
+    pub fn revocable(mut self, spare: Option<Revoker>) -> (Reply, Revoker) {
+        let unused = spare.map(|spare| spare.cell).filter(|cell| Arc::strong_count(cell) == 1);
+        let cell = unused.unwrap_or_else(|| Arc::new(Mutex::new(Channel::None)));
+        let channel = std::mem::replace(&mut self.channel, Channel::Revocable(cell.clone()));
+        *cell.lock().unwrap_or_else(PoisonError::into_inner) = channel;
+        let revoker = Revoker { unique: self.unique, opcode: self.opcode, cell };
         (self, revoker)
     }
 

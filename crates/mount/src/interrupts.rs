@@ -46,6 +46,8 @@ const LOOK_NS: u64 = 100_000_000;
 const ROUND_NS: u64 = 1_000_000_000;
 /// INTERRUPTs that are remembered because their request has not come yet.
 const EARLY_MAX: usize = 256;
+/// Requests that are over whose memory the next ones get.
+const SPARE_MAX: usize = 64;
 
 /// SIGHUP, SIGINT, SIGQUIT, SIGALRM and SIGTERM as a mask.
 const ASKING: u64 = bit(1) | bit(2) | bit(3) | bit(14) | bit(15);
@@ -140,6 +142,7 @@ impl Signals {
 }
 
 /// A request that somebody waits for.
+#[derive(Clone)]
 struct Waiting {
     thread: u32,
     since: Instant,
@@ -217,10 +220,26 @@ impl Drop for Late {
 
 #[derive(Default)]
 struct State {
-    waiting: BTreeMap<u64, Arc<Waiting>>,
+    waiting: BTreeMap<u64, Waiting>,
+    /// Of requests that are over.
+    spare: Vec<(Revoker, Arc<Patience>)>,
     early: VecDeque<u64>,
     /// Somebody looks at those of whose signals the kernel may not tell.
     watched: bool,
+}
+
+impl State {
+    /// Enters a request. Whether it was interrupted before, and whether somebody has to watch from now
+    /// on.
+    fn enter(&mut self, unique: u64, waiting: Waiting) -> (bool, bool) {
+        let untold = waiting.untold;
+        self.waiting.insert(unique, waiting);
+        let early = self.early.iter().position(|other| *other == unique);
+        let early = early.and_then(|at| self.early.remove(at)).is_some();
+        let watch = untold && !self.watched;
+        self.watched |= untold;
+        (early, watch)
+    }
 }
 
 /// All requests of a mount that may be interrupted.
@@ -289,8 +308,10 @@ impl Interrupts {
         // looks for all of them at once (libaio), whichever of its threads has asked.
         let reads = matches!(op, Op::Read { lock_owner: None, .. });
         let untold = (reply.may_miss_interrupts() || reads) && self.sleep.is_some();
-        let (reply, revoker) = reply.revocable();
-        let patience = Arc::new(Patience::default());
+        let mut state = self.state();
+        let (spare, patience) = state.spare.pop().unzip();
+        let (reply, revoker) = reply.revocable(spare);
+        let patience = patience.unwrap_or_default();
         let waiting = Waiting {
             thread,
             since: Instant::now(),
@@ -300,7 +321,8 @@ impl Interrupts {
             at_once: waits_for_lock(op),
             untold,
         };
-        let (early, watch) = self.enter(unique, waiting);
+        let (early, watch) = state.enter(unique, waiting);
+        drop(state);
         Entered { reply, patience: Some(patience), early, watch }
     }
 
@@ -320,7 +342,7 @@ impl Interrupts {
             at_once: false,
             untold: true,
         };
-        let (early, watch) = self.enter(unique, waiting);
+        let (early, watch) = self.state().enter(unique, waiting);
         if early {
             self.executor.spawn(Box::pin(self.clone().look_after(unique)));
         }
@@ -330,22 +352,18 @@ impl Interrupts {
         Late { interrupts: self, unique, patience }
     }
 
-    /// Whether it was interrupted before, and whether somebody has to watch from now on.
-    fn enter(&self, unique: u64, waiting: Waiting) -> (bool, bool) {
-        let mut state = self.state();
-        let untold = waiting.untold;
-        state.waiting.insert(unique, Arc::new(waiting));
-        let early = state.early.iter().position(|other| *other == unique);
-        let early = early.and_then(|at| state.early.remove(at)).is_some();
-        let watch = untold && !state.watched;
-        state.watched |= untold;
-        (early, watch)
-    }
-
     /// The verb of a request has ended.
     pub(crate) fn end(&self, unique: u64) {
         let gone = self.state().waiting.remove(&unique);
-        drop(gone);
+        let Some(Waiting { revoker: Some(revoker), mut patience, .. }) = gone else { return };
+        // Whoever looks after it has it still.
+        let Some(unused) = Arc::get_mut(&mut patience) else { return };
+        // It keeps nobody awake who has ended, nor his memory.
+        *unused = Patience::default();
+        let mut state = self.state();
+        if state.spare.len() < SPARE_MAX {
+            state.spare.push((revoker, patience));
+        }
     }
 
     /// The program behind a request got a signal: looks after it until it is let go, or the
@@ -384,11 +402,10 @@ impl Interrupts {
     }
 
     /// Those of them who have waited for long; `None` if there are none to be watched.
-    fn lasting(&self) -> Option<Vec<Arc<Waiting>>> {
+    fn lasting(&self) -> Option<Vec<Waiting>> {
         let mut state = self.state();
         state.watched = state.waiting.values().any(|waiting| waiting.untold);
-        let lasting =
-            |waiting: &&Arc<Waiting>| waiting.untold && waiting.since.elapsed() >= PATIENCE;
+        let lasting = |waiting: &&Waiting| waiting.untold && waiting.since.elapsed() >= PATIENCE;
         let watched = state.watched;
         watched.then(|| state.waiting.values().filter(lasting).cloned().collect())
     }

@@ -374,7 +374,7 @@ mod tests {
                 durable: Durable { names: true, files: true },
                 given: None,
             };
-            let (reply, revoker) = Reply::capture(0).0.revocable();
+            let (reply, revoker) = Reply::capture(0).0.revocable(None);
             assert!(waits || revoker.revoke(Errno::EINTR.raw()));
             let heard = call.heard(inodes, &Err::<(), _>(errno), reply);
             assert_eq!(heard.is_some(), waits || inodes == [None; 2]);

@@ -1,5 +1,5 @@
-//! A file system with one MDT and one OST, mounted, for tests of what a process measures: embedded, or
-//! with servers of their own, over TCP or shared memory.
+//! A file system with one MDT, mounted, for tests of what a process measures: embedded, or with servers
+//! of their own, over TCP or shared memory.
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
@@ -34,17 +34,34 @@ pub(super) enum Way {
     Shm,
 }
 
-/// Runs a test on a mount, with the node that has it. The process must be the test's alone.
+/// A mount and what it is of.
+#[derive(Clone, Copy)]
+pub(super) struct World<'a> {
+    pub point: &'a Path,
+    /// What has the mount.
+    pub node: &'a Node,
+    /// What has the targets: the same, where they are embedded.
+    pub servers: &'a Node,
+}
+
+/// Runs a test on a mount of a file system with one OST, with the node that has it. The process must
+/// be the test's alone.
 pub(super) fn mounted(way: Way, test: impl FnOnce(&Path, &Node)) {
+    mounted_with((way, 1), How::new(false), |world| test(world.point, world.node));
+}
+
+/// The same, with so many OSTs, mounted so.
+pub(super) fn mounted_with((way, osts): (Way, u32), how: How, test: impl FnOnce(World<'_>)) {
     let scratch = Scratch::new("world");
     let data = DataDir::at(&scratch.path().join("data")).unwrap();
     let lock = data.open().unwrap();
-    let targets = targets::open_or_make(&data, Some(1), Some(1)).unwrap();
+    let targets = targets::open_or_make(&data, Some(1), Some(osts)).unwrap();
     let point = scratch.path().join("m");
     fs::create_dir(&point).unwrap();
     if matches!(way, Way::Embedded | Way::Classic) {
         let node = Node::embedded_with(&targets, LIMIT_NS).unwrap();
-        on_a_mount(&node, (&point, way), test);
+        let world = World { point: &point, node: &node, servers: &node };
+        on_a_mount(world, (way, how), test);
         node.close().unwrap();
     } else {
         let folder = (way == Way::Shm).then(|| scratch.path().join("shm"));
@@ -52,23 +69,24 @@ pub(super) fn mounted(way: Way, test: impl FnOnce(&Path, &Node)) {
         let (mgs, stop) = (nid(), Arc::new(AtomicBool::new(false)));
         let servers = Node::serve(targets, Vec::new(), &[mgs], &stop).unwrap();
         let node = remote(mgs);
-        on_a_mount(&node, (&point, way), test);
+        let world = World { point: &point, node: &node, servers: &servers };
+        on_a_mount(world, (way, how), test);
         node.close().unwrap();
         servers.close().unwrap();
     }
     drop(lock);
 }
 
-fn on_a_mount(node: &Node, (point, way): (&Path, Way), test: impl FnOnce(&Path, &Node)) {
+fn on_a_mount(world: World<'_>, (way, how): (Way, How), test: impl FnOnce(World<'_>)) {
     let tried_until = Some(Instant::now() + START);
     let transport = match way {
         Way::Classic => TransportChoice::Classic,
         _ => TransportChoice::Auto,
     };
     let requests = RequestArgs { transport, ..RequestArgs::default() };
-    let how = How { tried_until, requests, ..How::new(false) };
-    let mounted = node.mount(point, how).unwrap();
-    test(point, node);
+    let how = How { tried_until, requests, ..how };
+    let mounted = world.node.mount(world.point, how).unwrap();
+    test(world);
     mounted.session.unmount(UnmountMode::Clean).unwrap();
     mounted.session.join_timeout(PATIENCE).unwrap();
     mounted.leave();
