@@ -798,6 +798,8 @@ fn parameters_are_listed_set_and_kept() {
         ("llite.*.read_ahead_slow_us", "250", "0"),
         ("llite.*.max_read_ahead_per_file_mb", "64", "16"),
         ("llite.*.max_read_ahead_whole_mb", "2", "0"),
+        ("ldlm.namespaces.*-mdc-*.lru_size", "0", "4000000"),
+        ("ldlm.namespaces.*-mdc-*.lru_max_age", "3900000", "7200000"),
     ];
     for (name, before, now) in small {
         assert_eq!(fs_.good_lctl(&["get_param", "-n", name]), format!("{before}\n"));
