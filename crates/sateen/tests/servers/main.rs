@@ -25,6 +25,7 @@ mod mdts;
 mod mount8;
 mod nids;
 mod no_mgs;
+mod one_core;
 mod one_host;
 mod options;
 mod own_place;
