@@ -1,5 +1,5 @@
 //! Parameters do what they say: not only are they taken, what they are about goes otherwise. Those of
-//! locks, of what is read ahead, and of commits that others wait for.
+//! locks, of what is asked for ahead, and of commits that others wait for.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -131,6 +131,49 @@ fn one_file_is_read_ahead_as_far_as_is_set() {
     assert!(found > pages / 2, "{found} of {pages}, {stopped}");
     let (found, _) = hits("not", "0");
     assert_eq!(found, 0);
+    cluster.finish([oss, mds]);
+}
+
+#[test]
+fn sizes_are_asked_for_ahead_where_that_is_set() {
+    const FILES: u64 = 60;
+    if !can_mount() {
+        return;
+    }
+    let mut cluster = Cluster::new(BINARY, "agl");
+    let (mds, oss) = cluster.start();
+    let writer = cluster.mount("writer");
+    let at_mds = server_folder(&cluster.path("mgt"));
+    let mut lctl = as_program("lctl");
+    let lctl = lctl.arg("--data").arg(&at_mds);
+    let writers_id = ok(lctl.args(["get_param", "-n", "mdt.*.exports.*.uuid"]));
+    let (holder, there) = (cluster.mount("holder"), cluster.mount("there"));
+    // Files that one has written and another holds open to write: when the one is thrown out, only the
+    // OSTs know how long they are.
+    let mut open = Vec::new();
+    for name in ["with", "without"] {
+        fs::create_dir(writer.join(name)).unwrap();
+        for number in 0..FILES {
+            let name = format!("{name}/file{number}");
+            let file = File::create_new(writer.join(&name)).unwrap();
+            file.write_all_at(&[1; 300], 0).unwrap();
+            file.sync_all().unwrap();
+            let held = File::options().write(true).open(holder.join(&name)).unwrap();
+            open.push((file, held));
+        }
+    }
+    set(&at_mds, &format!("mdt.*.evict_client={}", writers_id.trim()));
+    for (name, agl) in [("with", "1"), ("without", "0")] {
+        set(&run_folder(&there), &format!("llite.*.statahead_agl={agl}"));
+        set(&run_folder(&there), "llite.*.statahead_stats=clear");
+        let listed = fs::read_dir(there.join(name)).unwrap();
+        let sizes = listed.map(|entry| entry.unwrap().metadata().unwrap().len());
+        assert_eq!(sizes.sum::<u64>(), 300 * FILES);
+        let asked = line(&there, "llite.*.statahead_stats", "agl total");
+        assert!(line(&there, "llite.*.statahead_stats", "statahead total") > 0, "{name}");
+        assert!(if agl == "1" { asked > FILES / 4 } else { asked == 0 }, "{name}: {asked}");
+    }
+    drop(open);
     cluster.finish([oss, mds]);
 }
 
