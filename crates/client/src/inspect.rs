@@ -3,9 +3,11 @@
 
 use std::sync::Arc;
 
-use sateen_types::{Endpoint, Errno, Result};
+use sateen_types::{Endpoint, Errno, Fid, Result};
+use sateen_wire::{Ibits, LockId, LockMode};
 
 use crate::client::Client;
+use crate::held::Held;
 use crate::import::{Import, RPCS_IN_FLIGHT_MAX};
 use crate::inode::InodeState;
 use crate::stats::{RequestStats, Verb, VerbStats};
@@ -93,6 +95,21 @@ pub struct Census {
     pub kept_in_parts: u64,
 }
 
+/// A lock that a client takes for its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OwnLock {
+    /// Of which inode.
+    pub fid: Fid,
+    /// What the MDT calls it.
+    pub id: LockId,
+    /// What it allows.
+    pub mode: LockMode,
+    /// Of what.
+    pub bits: Ibits,
+    /// It is being given back.
+    pub leaves: bool,
+}
+
 impl Client {
     /// Most requests that may be in flight to one target.
     pub const RPCS_IN_FLIGHT_MAX: usize = RPCS_IN_FLIGHT_MAX;
@@ -152,6 +169,23 @@ impl Client {
             opens_unclosed,
             kept_in_parts: self.dirty.kept_in_parts(),
         }
+    }
+
+    /// The locks it has.
+    pub fn own_locks(&self) -> Vec<OwnLock> {
+        let mut own = Vec::new();
+        for inode in self.inodes.all() {
+            let (fid, state) = (inode.fid, lock(&inode.state));
+            own.extend(state.locks.iter().map(|held| {
+                let Held { id, mode, bits, cancelling: leaves, .. } = *held;
+                OwnLock { fid, id, mode, bits, leaves }
+            }));
+            own.extend(state.cancels.iter().filter_map(|leaving| {
+                let (mode, bits) = leaving.was?;
+                Some(OwnLock { fid, id: leaving.id, mode, bits, leaves: true })
+            }));
+        }
+        own
     }
 
     /// What an OST has promised room for and is not used yet.

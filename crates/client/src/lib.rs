@@ -87,7 +87,7 @@ pub use atime::AtimePolicy;
 pub use client::{Client, ClientConfig, Connection, TargetSpace};
 pub use dir_pages::{DIR_PAGES_MAX, DirPagesStats};
 pub use given::Way;
-pub use inspect::{Census, ImportInfo, ImportState};
+pub use inspect::{Census, ImportInfo, ImportState, OwnLock};
 pub use llite::{Entry, Known, Listing, OpenHow, Opened, SpaceTotal, Striping, TargetState};
 pub use lru::{INODES_DEFAULT, LRU_MAX_AGE_MS, LruInfo};
 pub use patience::{Patience, hearing};

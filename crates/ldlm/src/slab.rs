@@ -180,6 +180,12 @@ impl Slab {
         Some(lock)
     }
 
+    /// All locks, and where each lives.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (u32, &Lock)> {
+        let slots = (0..).zip(&self.locks);
+        slots.filter(|(_, lock)| lock.live)
+    }
+
     /// Slots of a list from its head on.
     pub(crate) fn list(&self, head: u32, list: List) -> impl Iterator<Item = (u32, &Lock)> {
         let mut at = head;

@@ -203,6 +203,14 @@ impl LockTable {
         })
     }
 
+    /// All locks, the target's own too, and what each is named, likewise.
+    pub fn all(&self) -> impl Iterator<Item = (LockId, Held)> + '_ {
+        self.slab.all().map(|(slot, lock)| {
+            let Lock { fid, client, mode, bits, .. } = *lock;
+            (self.slab.id(slot), Held { fid, client, mode, bits })
+        })
+    }
+
     /// Whether another client holds something in conflict, or this one a shared lock, or whatever
     /// a shared lock cannot stand beside.
     pub fn in_conflict(&self, client: ClientId, need: &Need) -> bool {

@@ -7,8 +7,8 @@ use sateen_osd::{Batch, ObjectDone, Prefetched, Store};
 use sateen_target::{Core, CoreConfig, Effect, Ending, Fault, IoId, Outbox, Pace, ParkId, Service};
 use sateen_types::{ClientId, Comb, Endpoint, Errno, Fid, Timestamp};
 use sateen_wire::{
-    Body, Bulk, Callback, GROUPS, Grants, Header, Ibits, MdtReply, MdtRequest, Message, Reply,
-    Request, StatFs,
+    Body, Bulk, Callback, GROUPS, Grants, Header, Ibits, LockId, MdtReply, MdtRequest, Message,
+    Reply, Request, StatFs,
 };
 
 use crate::alloc::Allocator;
@@ -182,6 +182,11 @@ impl Mdt {
     /// The incarnations that hold locks on a file, for whoever looks in from outside.
     pub fn lock_holders(&self, fid: Fid) -> impl Iterator<Item = sateen_ldlm::Held> + '_ {
         self.locks.holders(fid)
+    }
+
+    /// All locks, its own too, and what each is named, likewise.
+    pub fn all_locks(&self) -> impl Iterator<Item = (LockId, sateen_ldlm::Held)> + '_ {
+        self.locks.all()
     }
 
     /// Those that have parts of its data, and which, likewise.

@@ -19,6 +19,7 @@ use sateen_wire::disk::mdt::{Entry, Inode, Xattr, tag};
 use crate::host::Host;
 use crate::model::Model;
 use crate::names::{self, Names, Node};
+pub(crate) use locks::TARGET;
 pub(crate) use sessions::{Writing, left as session_left};
 pub(crate) use sizes::{proven_size, size_covers_objects};
 
@@ -52,7 +53,7 @@ pub struct Records {
     pub unlinked: BTreeSet<Fid>,
 }
 
-fn fid_of(key: &[u8]) -> Option<Fid> {
+pub(crate) fn fid_of(key: &[u8]) -> Option<Fid> {
     Fid::from_key(key.get(1..13)?)
 }
 

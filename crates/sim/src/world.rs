@@ -20,6 +20,7 @@ mod links;
 pub(crate) mod locking;
 mod messages;
 mod orderly;
+mod owners;
 mod parts;
 mod registers;
 mod registry;

@@ -10,7 +10,7 @@ use super::Records;
 use crate::host::Host;
 
 /// Who holds the MDT's own locks.
-const TARGET: ClientId = ClientId(u64::MAX);
+pub(crate) const TARGET: ClientId = ClientId(u64::MAX);
 
 pub(super) fn check(host: &mut Host, records: &Records) -> Result<(), String> {
     let Some(mdt) = host.mdt() else { return Ok(()) };

@@ -592,6 +592,7 @@ impl World {
         if self.config.crashes {
             self.nothing_leaks();
         }
+        self.locks_have_owners();
         self.contents_are_right();
     }
 
