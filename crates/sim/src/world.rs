@@ -428,6 +428,9 @@ impl World {
     /// The first thing that is wrong.
     pub fn run(config: Config) -> Result<Report, Box<Failure>> {
         let mut world = World::new(config);
+        if !config.given {
+            world.shape = Shape::of_full(config.seed);
+        }
         world.rows();
         world.start();
         world.work();
