@@ -118,7 +118,7 @@ fn judged(out: &mut String, numbers: &Numbers) {
     };
     let _ = writeln!(
         out,
-        "A gate is what a row must reach, an aim what it is wanted to. Peers are GlusterFS and MooseFS, of which the better one counts; null FUSE is the one over io_uring. Four stripes are held against what others do with one; warm rows against nothing, since the kernel's caches answer them for everybody, but for a repeated stat of 100 000 files, for which a client has to keep so many locks. Gates met: {}; aims: {}. A dash is what has no aim, or was not held against anything because that was not measured.\n",
+        "A gate is what a row must reach, an aim what it is wanted to. Peers are GlusterFS and MooseFS, of which the better one counts; null FUSE is the one over io_uring. Four stripes are held against what others do with one; warm rows against nothing, since the kernel's caches answer them for everybody, but for a repeated stat of 100 000 files, for which a client has to keep so many locks. Gates met: {}; aims: {}. A dash is what has no aim, or was not held against anything because that was not measured. Why rows miss their aim, part by part: [hot-path.md](hot-path.md#rows-that-miss-their-aim).\n",
         count(|one| &one.gate),
         count(|one| &one.aim),
     );
