@@ -16,9 +16,11 @@
 //! the close. So the write session that an open for writing keeps at the MDT keeps nobody from
 //! anything, and the MDT's size is the truth as after the close.
 //!
-//! **Who removes a file's last name himself closes what is kept of it first**, in the same message where
-//! servers are elsewhere: a file that is open when its name goes has to be removed twice. Which inode a
-//! name is of only the kernel's names know, so an inode has a hash of the name by which it was found.
+//! **Who removes a file's last name himself closes what is kept of it first**, if he is told to, as where
+//! the servers are in this process: a file that is open when its name goes has to be removed twice. Where they
+//! are not it is closed after that, because a close travels with the next message, and meanwhile the kernel
+//! would keep the whole directory from others. Which inode a name is of only the kernel's names know, so an
+//! inode has a hash of the name by which it was found.
 //!
 //! **Of what the kernel forgets a few are closed at a time** at each MDT. A kernel that needs memory forgets
 //! tens of thousands of inodes at once, and as many requests that wait for a slot would all be woken for
@@ -33,7 +35,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::Hasher;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use sateen_types::{Attr, Errno, FastHasher, FastMap, Fid, FileKind, seq};
@@ -58,6 +60,10 @@ const CLOSES_MAX: usize = 8;
 pub(crate) struct OpenCache {
     kept: Arc<AtomicUsize>,
     reused: AtomicU64,
+    /// What is kept of a file is closed before its last name is removed.
+    closes_first: AtomicBool,
+    /// How often that was the case.
+    closed_first: AtomicU64,
     /// Those that an MDT has refused to close, and has open for nobody.
     unclosed: AtomicU64,
     order: Arc<Mutex<Order>>,
@@ -109,10 +115,12 @@ pub(crate) fn name_hash(dir: Fid, name: &[u8]) -> u32 {
 }
 
 impl OpenCache {
-    /// How many are kept, and how many were taken over, or not closed, so far.
-    pub(crate) fn census(&self) -> (usize, u64, u64) {
+    /// How many are kept, and how many were taken over, closed before their file's last name was removed,
+    /// or not closed, so far.
+    pub(crate) fn census(&self) -> (usize, u64, u64, u64) {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        (self.kept.load(Ordering::Relaxed), count(&self.reused), count(&self.unclosed))
+        let (reused, first) = (count(&self.reused), count(&self.closed_first));
+        (self.kept.load(Ordering::Relaxed), reused, first, count(&self.unclosed))
     }
 
     /// The number of the next that is kept, of this inode, and room for it. The inode, which is locked, was
@@ -123,6 +131,7 @@ impl OpenCache {
         order.next += 1;
         let number = order.next;
         order.all.push_back((number, Arc::downgrade(inode)));
+        let named = if self.closes_first.load(Ordering::Relaxed) { named } else { 0 };
         if named != 0 {
             order.named.insert(named, inode.fid);
         }
@@ -133,7 +142,7 @@ impl OpenCache {
     /// Of which inode something is kept that was found by this name, if it is known; another's name may
     /// have the same hash.
     fn found_by(&self, dir: Fid, name: &[u8]) -> Option<Fid> {
-        if self.kept.load(Ordering::Relaxed) == 0 {
+        if !self.closes_first.load(Ordering::Relaxed) || self.kept.load(Ordering::Relaxed) == 0 {
             return None;
         }
         lock(&self.order).named.get(&name_hash(dir, name)).copied()
@@ -173,6 +182,9 @@ struct Place {
 impl Drop for Place {
     fn drop(&mut self) {
         self.kept.fetch_sub(1, Ordering::Relaxed);
+        if self.named == 0 {
+            return;
+        }
         let mut order = lock(&self.order);
         if order.named.get(&self.named) == Some(&self.fid) {
             order.named.remove(&self.named);
@@ -391,6 +403,11 @@ impl Client {
         self.close_kept(inode, useless);
     }
 
+    /// What is kept of a file is closed before its last name is removed from here, not behind it.
+    pub fn set_closes_first(&self) {
+        self.open_cache.closes_first.store(true, Ordering::Relaxed);
+    }
+
     /// Closes what is kept of the inode with this name, which is about to be removed, if it is its last
     /// one: a request that is polled behind this comes behind it.
     pub(crate) fn closes_before(&self, dir: Fid, name: &[u8]) -> Option<Side<'_, ()>> {
@@ -406,6 +423,7 @@ impl Client {
             let kept = state.rare_if_any().filter(|_| goes).map(|rare| &mut rare.kept_opens)?;
             KeptOpens { read: kept.read.take(), write: kept.write.take(), queued: kept.queued }
         };
+        self.open_cache.closed_first.fetch_add(1, Ordering::Relaxed);
         Some(Box::pin(async move {
             for kept in [read, write].into_iter().flatten() {
                 to_the_end(self.close_one(&inode, &kept)).await;

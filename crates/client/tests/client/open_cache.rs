@@ -539,6 +539,7 @@ fn look_up(rig: &Rig, nlink: u32) {
 /// A file that was found by a name of the root directory, opened and closed, and is kept.
 fn kept_by_name(how: OpenHow, nlink: u32) -> (Rig, u64) {
     let rig = Rig::with_osts(1);
+    rig.client.set_closes_first();
     look_up(&rig, nlink);
     let (first, _) = open(&rig, how);
     assert!(rig.client.introduce(FILE), "the kernel knows it");
