@@ -89,7 +89,7 @@ pub struct Census {
     pub opens_kept: usize,
     /// How many opens have taken such a file over, and asked nobody.
     pub opens_reused: u64,
-    /// How many were closed before their file's last name was removed.
+    /// How many files had what was kept of them closed before their last name was to be removed.
     pub opens_closed_first: u64,
     /// How many that nobody has any more MDTs have refused to close.
     pub opens_unclosed: u64,

@@ -19,7 +19,7 @@
 //! **Who removes a file's last name himself closes what is kept of it first**, if he is told to, as where
 //! the servers are in this process: a file that is open when its name goes has to be removed twice. Where they
 //! are not it is closed after that, because a close travels with the next message, and meanwhile the kernel
-//! would keep the whole directory from others. Which inode a name is of only the kernel's names know, so an
+//! would keep the whole directory from others. So is one that a rename replaces. Which inode a name is of only the kernel's names know, so an
 //! inode has a hash of the name by which it was found.
 //!
 //! **Of what the kernel forgets a few are closed at a time** at each MDT. A kernel that needs memory forgets
@@ -101,7 +101,8 @@ impl Closing {
 struct Order {
     next: u64,
     all: VecDeque<(u64, Weak<Inode>)>,
-    /// By which name each was found. Of two of one hash, and of a file with two kept opens, one is known.
+    /// By which name each was found. Of two of one hash one is known, and a file with two kept opens until
+    /// one of them goes.
     named: FastMap<u32, Fid>,
 }
 
@@ -410,7 +411,7 @@ impl Client {
 
     /// Closes what is kept of the inode with this name, which is about to be removed, if it is its last
     /// one: a request that is polled behind this comes behind it.
-    pub(crate) fn closes_before(&self, dir: Fid, name: &[u8]) -> Option<Side<'_, ()>> {
+    pub(crate) fn closes_before(self: &Arc<Client>, dir: Fid, name: &[u8]) -> Option<Side<'_, ()>> {
         let fid = self.open_cache.found_by(dir, name)?;
         // Another MDT may be slower.
         if seq::mdt_of(fid.seq) != seq::mdt_of(dir.seq) {
@@ -428,6 +429,8 @@ impl Client {
             for kept in [read, write].into_iter().flatten() {
                 to_the_end(self.close_one(&inode, &kept)).await;
             }
+            // The kernel may have forgotten it meanwhile.
+            self.retire(inode);
         }))
     }
 

@@ -33,7 +33,7 @@ use crate::clock::Clock;
 use crate::reactor::{Checkpoints, Hosts, Reactor};
 use crate::router::{Receiver, Router};
 use crate::run_loop::{self, Begun, Driven, Work};
-use crate::sleepers::Sleepers;
+use crate::sleepers::{MANY_PIECES, Sleepers};
 use crate::sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, Ordering, lock, thread_local};
 use crate::timer::Timers;
 
@@ -46,9 +46,6 @@ const OUTBOXES_MAX: usize = 4;
 const LISTEN_NS: u64 = 900_000_000;
 /// So long ago that may be.
 const HEARD_WITHIN: Duration = Duration::from_secs(2);
-
-/// A write of so many pieces takes some 20 µs at least, as much as to have another thread do it.
-const MANY_PIECES: usize = 16;
 
 thread_local! {
     static OUTBOXES: RefCell<Vec<Outbox>> = RefCell::default();

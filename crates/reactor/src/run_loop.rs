@@ -27,7 +27,7 @@ use sateen_wire::Message;
 
 use crate::executor::Pollable;
 use crate::router::Receiver;
-use crate::sleepers::{Share, Sleepers};
+use crate::sleepers::{MANY_PIECES, Share, Sleepers};
 use crate::sync::{Arc, thread_local};
 
 /// A target as the run loop sees it: what can be asked of it besides messages.
@@ -114,7 +114,10 @@ impl Work {
             Work::Object(_, _, ObjectOp::Sync { .. }) => Some(Share::Syncs),
             Work::Object(_, _, ObjectOp::Read { .. }) => Some(Share::Reads),
             Work::Object(_, _, ObjectOp::Remove { .. }) => Some(Share::Removals),
-            Work::Object(_, _, ObjectOp::WriteMany { object, .. }) => {
+            // Of fewer it is known that they may have to wait for others at the file.
+            Work::Object(_, _, ObjectOp::WriteMany { object, pieces, .. })
+                if pieces.len() >= MANY_PIECES =>
+            {
                 Some(Share::of_writes(*object))
             }
             _ if self.is_commit() => None,

@@ -23,8 +23,12 @@ use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, lock, thread};
 pub(crate) const SHARE_MAX: usize = 32;
 /// Removals of one target under way at most.
 pub(crate) const REMOVALS_MAX: usize = 4;
-/// Lanes of writes of one target. An object's are all in one.
-pub(crate) const LANES: u64 = 4;
+/// A write of so many pieces takes some 20 µs at least, as much as to have another thread do it.
+pub(crate) const MANY_PIECES: usize = 16;
+/// Lanes of writes of one target, as a power of two. An object's are all in one.
+const LANES_LOG2: u32 = 2;
+/// Spreads neighbours: 2^64 divided by the golden ratio.
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Threads that stay for [`IDLE`] though there is nothing to do.
 const KEPT: usize = 4;
 const IDLE: Duration = Duration::from_secs(10);
@@ -53,8 +57,10 @@ pub(crate) enum Share {
 impl Share {
     /// Of writes of many pieces into an object.
     pub(crate) fn of_writes(object: ObjectId) -> Share {
-        let lane = u64::from(object.fid.oid).wrapping_add(object.stripe.into()) % LANES;
-        Share::Writes(lane as u8)
+        // Files that were made one after the other have objects at an OST whose numbers are whole strides
+        // apart.
+        let number = u64::from(object.fid.oid) ^ u64::from(object.stripe) << 32;
+        Share::Writes((number.wrapping_mul(SPREAD) >> (u64::BITS - LANES_LOG2)) as u8)
     }
 
     /// Pieces of one target under way at most.

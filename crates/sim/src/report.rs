@@ -32,8 +32,8 @@ pub type Minimums = &'static [(&'static str, u64)];
 /// Those of the full world: half of what the first seeds had when this was written, less for
 /// what is rare.
 pub const FULL: Minimums = &[
-    // Hardly a row of seeds has less: see `world/shape.rs`.
-    ("largest world", 50),
+    // No row of seeds has less: see `world/shape.rs`.
+    ("largest world", 40),
     ("message dropped", 120_000),
     ("message duplicated", 140_000),
     ("message delayed", 140_000),
@@ -79,6 +79,7 @@ pub const FULL: Minimums = &[
     ("claimed: lock", 20_000),
     ("claimed: open", 8000),
     ("open that an MDT had kept", 1000),
+    ("open closed before a last name went", 110),
     ("claimed: file lock", 1500),
     ("frame torn", 1000),
     ("checkpoint cut off", 60),

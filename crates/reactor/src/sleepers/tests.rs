@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use sateen_osd::ObjectOp;
 use sateen_target::IoId;
 use sateen_types::{Endpoint, Fid, ObjectId};
-use sateen_wire::Message;
+use sateen_wire::{Message, Span};
 
 use crate::router::Receiver;
 use crate::run_loop::{Begun, Driven, Work};
-use crate::sleepers::{LANES, REMOVALS_MAX, SHARE_MAX, Sleepers};
+use crate::sleepers::{MANY_PIECES, REMOVALS_MAX, SHARE_MAX, Share, Sleepers};
 use crate::sync::{Arc, lock};
 
 #[derive(Default)]
@@ -134,24 +134,32 @@ fn writes_of_many_pieces_wait_for_those_of_their_lane() {
     let host = Arc::new(Hanging::default());
     let target = Endpoint::Ost(0);
     let object = |oid| ObjectId { fid: Fid { oid, ..Fid::ROOT }, stripe: 0 };
+    let first = object(1);
+    // As of every fourth file, of which an OST of four has the first object.
+    let others = || (1..100).map(|n| object(1 + 4 * n));
+    let is_beside = |other: &ObjectId| Share::of_writes(*other) == Share::of_writes(first);
+    let (beside, elsewhere) = (others().find(is_beside), others().find(|other| !is_beside(other)));
     let write = |object| {
-        let op =
-            ObjectOp::WriteMany { object, pieces: Default::default(), data: Default::default() };
+        let pieces = vec![Span { offset: 0, len: 1 }; MANY_PIECES].into();
+        let op = ObjectOp::WriteMany { object, pieces, data: Default::default() };
         sleepers.push(target, Work::Object(host.clone(), IoId(0), op));
     };
     for _ in 0..3 {
-        write(object(8));
+        write(first);
     }
     // One of another lane does not wait for them, nor does a change of the same object.
-    write(object(9));
+    let elsewhere = elsewhere.unwrap();
+    write(elsewhere);
     host.wait("one of each", |counts| counts.writes.len() == 2);
-    let cut = ObjectOp::Punch { object: object(8), size: 0 };
+    let cut = ObjectOp::Punch { object: first, size: 0 };
     sleepers.push(target, Work::Object(host.clone(), IoId(1), cut));
     host.wait("a change passes them", |counts| counts.changes == 1);
-    write(object(9 + LANES as u32));
+    write(beside.unwrap());
     let mut begun = lock(&host.counts).writes.clone();
     begun.sort_unstable();
-    assert_eq!(begun, [object(8), object(9)], "the others wait");
+    let mut once = [first, elsewhere];
+    once.sort_unstable();
+    assert_eq!(begun, once, "the others wait");
     host.count(|counts| counts.go_on = true);
     sleepers.stop();
     let counts = lock(&host.counts);

@@ -28,12 +28,12 @@ fn on_one_processor() {
     sched_setaffinity(None, &one).unwrap();
 }
 
-/// A program that never stops; ended on drop.
+/// A program that does not stop by itself for a minute of a processor's time; ended on drop.
 struct Busy(Child);
 
 impl Busy {
     fn new() -> Busy {
-        Busy(Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap())
+        Busy(Command::new("sh").args(["-c", "ulimit -t 60; while :; do :; done"]).spawn().unwrap())
     }
 }
 
