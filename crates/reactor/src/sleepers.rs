@@ -10,10 +10,11 @@
 //! Ticks are run here, too: the thread that finds a group commit due writes it.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::hash::{Hash as _, Hasher as _};
 use std::io;
 use std::time::Duration;
 
-use sateen_types::{Endpoint, ObjectId};
+use sateen_types::{Endpoint, FastHasher, ObjectId};
 
 use crate::reactor::Hosts;
 use crate::run_loop::{self, Sleeps, Work};
@@ -25,10 +26,8 @@ pub(crate) const SHARE_MAX: usize = 32;
 pub(crate) const REMOVALS_MAX: usize = 4;
 /// A write of so many pieces takes some 20 µs at least, as much as to have another thread do it.
 pub(crate) const MANY_PIECES: usize = 16;
-/// Lanes of writes of one target, as a power of two. An object's are all in one.
-const LANES_LOG2: u32 = 2;
-/// Spreads neighbours: 2^64 divided by the golden ratio.
-const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+/// Lanes of writes of one target. An object's are all in one.
+const LANES: u64 = 4;
 /// Threads that stay for [`IDLE`] though there is nothing to do.
 const KEPT: usize = 4;
 const IDLE: Duration = Duration::from_secs(10);
@@ -57,10 +56,11 @@ pub(crate) enum Share {
 impl Share {
     /// Of writes of many pieces into an object.
     pub(crate) fn of_writes(object: ObjectId) -> Share {
-        // Files that were made one after the other have objects at an OST whose numbers are whole strides
-        // apart.
-        let number = u64::from(object.fid.oid) ^ u64::from(object.stripe) << 32;
-        Share::Writes((number.wrapping_mul(SPREAD) >> (u64::BITS - LANES_LOG2)) as u8)
+        // Hashed: files that were made one after the other have objects at an OST whose numbers are whole
+        // strides apart.
+        let mut hasher = FastHasher::default();
+        object.hash(&mut hasher);
+        Share::Writes((hasher.finish() % LANES) as u8)
     }
 
     /// Pieces of one target under way at most.

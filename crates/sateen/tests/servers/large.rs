@@ -12,14 +12,10 @@ use sateen_testkit::cluster::{Cluster, ok, run_folder, until};
 use sateen_testkit::fuse_limit::FuseLimit;
 
 use crate::trips::counted;
-use crate::{BINARY, as_program, bytes};
+use crate::{BINARY, as_program, bytes, set_param};
 
 const LARGE: usize = 16 << 20;
 const PAGE: usize = 4096;
-
-fn set(mount: &Path, what: &str) {
-    ok(as_program("lctl").arg("--data").arg(run_folder(mount)).args(["set_param", what]));
-}
 
 fn open(path: &Path) -> File {
     let direct = OFlags::DIRECT.bits().cast_signed();
@@ -52,9 +48,9 @@ fn they_go_whole_over_either_network() {
         let reached = ok(as_program("lctl").arg("--data").arg(run_folder(&mnt)).args(["dl", "-t"]));
         let mut oscs = reached.lines().filter(|line| line.contains(" UP osc "));
         assert!(oscs.all(|line| line.ends_with(&format!("@{net}"))), "{reached}");
-        set(&mnt, "fuse.timers=1");
+        set_param(&run_folder(&mnt), "fuse.timers=1");
         for (pages, pieces) in [(4096, 1), (1024, 4)] {
-            set(&mnt, &format!("osc.*.max_pages_per_rpc={pages}"));
+            set_param(&run_folder(&mnt), &format!("osc.*.max_pages_per_rpc={pages}"));
             let name = format!("{net}{pages}");
             let path = mnt.join(&name);
             ok(as_program("lfs").args(["setstripe", "-c", "1", "-S", "16M"]).arg(&path));

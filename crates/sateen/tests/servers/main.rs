@@ -105,6 +105,11 @@ fn param(mount: &Path, name: &str) -> String {
     ok(lctl.arg("--data").arg(run_folder(mount)).args(["get_param", "-n", name]))
 }
 
+/// Sets a parameter of whoever runs with this folder: a server's, or a mount's.
+fn set_param(folder: &Path, what: &str) {
+    ok(as_program("lctl").arg("--data").arg(folder).args(["set_param", what]));
+}
+
 /// A mount answers writes from now on when their OSTs have, through what is opened then.
 fn keeps_nothing(mount: &Path) {
     let mut lctl = as_program("lctl");

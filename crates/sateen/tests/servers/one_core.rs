@@ -39,14 +39,15 @@ impl Busy {
 
 impl Drop for Busy {
     fn drop(&mut self) {
+        // It may have ended by its limit.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// How long this process has run so far, in ticks of 10 ms, by its `stat` below /proc.
-fn ticks(stat: &str) -> u64 {
-    let stat = fs::read_to_string(format!("/proc/{stat}/stat")).unwrap();
+/// How long a process has run so far, in ticks of 10 ms.
+fn ticks(pid: u32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     // What is before has a name of any kind.
     let (_, rest) = stat.rsplit_once(") ").unwrap();
     rest.split(' ').skip(11).take(2).map(|ticks| ticks.parse::<u64>().unwrap()).sum()
@@ -69,8 +70,8 @@ fn work(mnt: &Path, until: Instant) -> u64 {
 fn shares(busy: u32, others: &[u32], act: impl FnOnce()) -> (u64, u64, u64) {
     let begun = Instant::now();
     let look = || {
-        let others = others.iter().map(|pid| ticks(&pid.to_string())).sum::<u64>();
-        (ticks(&busy.to_string()), others)
+        let others = others.iter().map(|pid| ticks(*pid)).sum::<u64>();
+        (ticks(busy), others)
     };
     let before = look();
     act();

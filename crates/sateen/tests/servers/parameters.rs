@@ -10,15 +10,11 @@ use sateen_testkit::can_mount;
 use sateen_testkit::cluster::{Cluster, ok, run_folder, server_folder, until};
 
 use crate::trips::counted;
-use crate::{BINARY, as_program, param, write_durably};
+use crate::{BINARY, as_program, param, set_param, write_durably};
 
 const MIB: usize = 1 << 20;
 /// What a lock counts at an MDT.
 const LOCK_BYTES: u64 = 168;
-
-fn set(folder: &Path, what: &str) {
-    ok(as_program("lctl").arg("--data").arg(folder).args(["set_param", what]));
-}
 
 /// A number among the parameters of the MDT.
 fn of_mdt(cluster: &Cluster, name: &str) -> u64 {
@@ -79,13 +75,13 @@ fn an_mdt_gives_as_many_locks_as_it_has_memory_for() {
     assert!(of_mdt(&cluster, "lock_count") >= 100);
     assert_eq!(of_mdt(&cluster, "lock_reclaimed"), 0);
     // Beyond nothing at all, each is asked back.
-    set(&at_mds, "ldlm.namespaces.mdt-*.lock_reclaim_threshold_mb=0");
+    set_param(&at_mds, "ldlm.namespaces.mdt-*.lock_reclaim_threshold_mb=0");
     files("asked", 100);
     until("locks are asked back", || of_mdt(&cluster, "lock_reclaimed") >= 100);
     until("they are given back", || of_mdt(&cluster, "lock_count") < 100);
     // Up to the limit nobody is asked, and beyond it there are none to be had along with answers.
-    set(&at_mds, "ldlm.namespaces.mdt-*.lock_reclaim_threshold_mb=1048576");
-    set(&at_mds, "ldlm.namespaces.mdt-*.lock_limit_mb=1");
+    set_param(&at_mds, "ldlm.namespaces.mdt-*.lock_reclaim_threshold_mb=1048576");
+    set_param(&at_mds, "ldlm.namespaces.mdt-*.lock_limit_mb=1");
     let limit = (1 << 20) / LOCK_BYTES;
     assert_eq!(of_mdt(&cluster, "pool.limit"), limit);
     let mut most = 0;
@@ -95,7 +91,7 @@ fn an_mdt_gives_as_many_locks_as_it_has_memory_for() {
     }
     // Few are waited for, as those on the directory itself.
     assert!(most > limit / 2 && most <= limit + limit / 10, "{most} of {limit}");
-    set(&at_mds, "ldlm.namespaces.mdt-*.lock_limit_mb=1024");
+    set_param(&at_mds, "ldlm.namespaces.mdt-*.lock_limit_mb=1024");
     files("after", limit);
     assert!(of_mdt(&cluster, "lock_count") > limit + limit / 10);
     cluster.finish([oss, mds]);
@@ -110,14 +106,14 @@ fn one_file_is_read_ahead_as_far_as_is_set() {
     let (mds, oss) = cluster.start();
     let (here, there) = (cluster.mount("here"), cluster.mount("there"));
     let content = crate::bytes(32 * MIB, 5);
-    set(&run_folder(&there), "llite.*.read_ahead_slow_us=0");
-    set(&run_folder(&there), "llite.*.max_cached_mb=0");
+    set_param(&run_folder(&there), "llite.*.read_ahead_slow_us=0");
+    set_param(&run_folder(&there), "llite.*.max_cached_mb=0");
     let stats = "llite.*.read_ahead_stats";
     // By steps, of which the kernel guesses nothing. Files that nobody there has read yet.
     let hits = |name: &str, mib: &str| {
         write_durably(&here.join(name), &content).unwrap();
-        set(&run_folder(&there), &format!("llite.*.max_read_ahead_per_file_mb={mib}"));
-        set(&run_folder(&there), &format!("{stats}=clear"));
+        set_param(&run_folder(&there), &format!("llite.*.max_read_ahead_per_file_mb={mib}"));
+        set_param(&run_folder(&there), &format!("{stats}=clear"));
         let file = File::open(there.join(name)).unwrap();
         let mut bytes = vec![0; MIB / 16];
         for at in (0..content.len()).step_by(MIB / 2) {
@@ -162,10 +158,10 @@ fn sizes_are_asked_for_ahead_where_that_is_set() {
             open.push((file, held));
         }
     }
-    set(&at_mds, &format!("mdt.*.evict_client={}", writers_id.trim()));
+    set_param(&at_mds, &format!("mdt.*.evict_client={}", writers_id.trim()));
     for (name, agl) in [("with", "1"), ("without", "0")] {
-        set(&run_folder(&there), &format!("llite.*.statahead_agl={agl}"));
-        set(&run_folder(&there), "llite.*.statahead_stats=clear");
+        set_param(&run_folder(&there), &format!("llite.*.statahead_agl={agl}"));
+        set_param(&run_folder(&there), "llite.*.statahead_stats=clear");
         let listed = fs::read_dir(there.join(name)).unwrap();
         let sizes = listed.map(|entry| entry.unwrap().metadata().unwrap().len());
         assert_eq!(sizes.sum::<u64>(), 300 * FILES);
@@ -188,11 +184,11 @@ fn who_looks_at_what_another_has_made_waits_where_that_is_set() {
     let (here, there) = (cluster.mount("here"), cluster.mount("there"));
     let at_mds = server_folder(&cluster.path("mgt"));
     // By themselves changes stay where a crash takes them.
-    set(&at_mds, "mdt.*.commit_age_ms=60000");
-    set(&at_mds, "journal.timers=1");
+    set_param(&at_mds, "mdt.*.commit_age_ms=60000");
+    set_param(&at_mds, "journal.timers=1");
     let commits = || counted(&at_mds, "journal.timers").get("commit").copied().unwrap_or(0);
     for (name, is_on) in [("waits", true), ("goes on", false), ("waits again", true)] {
-        set(&at_mds, &format!("mdt.*.commit_on_sharing={}", u8::from(is_on)));
+        set_param(&at_mds, &format!("mdt.*.commit_on_sharing={}", u8::from(is_on)));
         let shared = |number: u64| {
             let folder = format!("{name}{number}");
             fs::create_dir(here.join(&folder)).unwrap();

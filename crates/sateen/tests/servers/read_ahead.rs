@@ -7,7 +7,7 @@ use std::path::Path;
 use sateen_testkit::can_mount;
 use sateen_testkit::cluster::{Cluster, ok, run_folder};
 
-use crate::{BINARY, as_program};
+use crate::{BINARY, as_program, set_param};
 
 const MIB: u64 = 1 << 20;
 const RECORD: usize = 64 << 10;
@@ -24,10 +24,6 @@ fn counts(mount: &Path, name: &str) -> u64 {
     ]));
     let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap();
     line.split_whitespace().next().unwrap().parse().unwrap()
-}
-
-fn set(mount: &Path, what: &str) {
-    ok(as_program("lctl").arg("--data").arg(run_folder(mount)).args(["set_param", what]));
 }
 
 fn record(number: u64, turn: u64) -> Vec<u8> {
@@ -61,7 +57,7 @@ fn who_reads_by_steps_finds_what_is_next_and_what_another_mount_wrote() {
     (0..RECORDS).for_each(|number| write(number, 0));
     writes.sync_all().unwrap();
     // Also where an answer takes no time.
-    set(&there, "llite.*.read_ahead_slow_us=0");
+    set_param(&run_folder(&there), "llite.*.read_ahead_slow_us=0");
 
     let file = File::open(there.join("file")).unwrap();
     reads(&file, 0..RECORDS, &turns);
@@ -83,8 +79,8 @@ fn who_reads_by_steps_finds_what_is_next_and_what_another_mount_wrote() {
             assert!(counts(&there, "hits") > before, "turn {turn}, backward {backward}");
         }
     }
-    set(&there, "llite.*.read_ahead_stats=clear");
-    set(&there, "llite.*.max_read_ahead_mb=0");
+    set_param(&run_folder(&there), "llite.*.read_ahead_stats=clear");
+    set_param(&run_folder(&there), "llite.*.max_read_ahead_mb=0");
     // Somebody writes, so that the kernel has nothing.
     write(0, 0);
     turns[0] = 0;
@@ -110,7 +106,7 @@ fn who_writes_what_he_reads_by_steps_finds_it() {
         file.write_all_at(&record(number, 0), number * MIB).unwrap();
     }
     file.sync_all().unwrap();
-    set(&here, "llite.*.read_ahead_slow_us=0");
+    set_param(&run_folder(&here), "llite.*.read_ahead_slow_us=0");
     for turn in 1..6 {
         for number in 0..RECORDS {
             reads(&file, [number].into_iter(), &turns);
