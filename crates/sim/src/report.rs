@@ -230,7 +230,7 @@ pub const GIVEN: Minimums = &[
 
 /// Fewer seeds than these say nothing about single kinds: each of them must have its operations
 /// and its faults. So many already ask for one of each kind at least.
-pub const MINIMUMS_SEEDS: u64 = 20;
+pub const MINIMUMS_SEEDS: u64 = 25;
 
 /// Kinds of faults: a run of the full world must have enough of them together.
 const FAULT_KINDS: &[&str] = &[
