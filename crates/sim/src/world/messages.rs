@@ -34,9 +34,6 @@ impl World {
         match &message.body {
             Body::Reply(reply) => {
                 self.configuration_told(reply);
-                if let Some(errno) = reply.error {
-                    self.puts_in_doubt(&header, errno);
-                }
                 if let ReplyBody::Mdt(
                     MdtReply::Created { attr, layout: Some(layout), .. }
                     | MdtReply::Opened { attr, layout: Some(layout) },
@@ -148,6 +145,7 @@ impl World {
                     return self.unheard(&message, is_cut);
                 };
                 self.is_offered(index, &message);
+                self.puts_in_doubt(&message);
                 let Some(node) = self.nodes.get(index) else { return };
                 self.clock.set(self.now_ns);
                 node.client.clone().on_message(message);
