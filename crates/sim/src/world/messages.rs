@@ -227,14 +227,19 @@ impl World {
         for wish in node.port.take() {
             match wish {
                 Wish::Send(message) => {
-                    // The size that is found on the way is a transaction of its own.
-                    let is_report = matches!(
+                    // The size that is found on the way is a transaction of its own. So is the end of an
+                    // orphan: a removal closes first, and the network may turn the two round.
+                    let is_own = matches!(
                         &message.body,
-                        Body::Request(Request::Mdt(MdtRequest::ReportSize { .. }))
+                        Body::Request(Request::Mdt(
+                            MdtRequest::ReportSize { .. }
+                                | MdtRequest::Close { .. }
+                                | MdtRequest::Cancel { .. }
+                        ))
                     );
                     let op = op.or_else(|| self.asked_again(&message));
                     // Slots of other targets count by themselves.
-                    let asks = message.header.to == Endpoint::Mdt(0) && !is_report;
+                    let asks = message.header.to == Endpoint::Mdt(0) && !is_own;
                     if let Some(op) = op.filter(|_| asks) {
                         let header = message.header;
                         let key = (header.client, header.generation, header.slot, header.seq);
