@@ -79,6 +79,7 @@ pub const FULL: Minimums = &[
     ("claimed: lock", 20_000),
     ("claimed: open", 8000),
     ("open that an MDT had kept", 1000),
+    ("open closed before a last name went", 60),
     ("claimed: file lock", 1500),
     ("frame torn", 1000),
     ("checkpoint cut off", 60),

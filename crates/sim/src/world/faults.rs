@@ -569,6 +569,8 @@ impl World {
         let open = self.open_files();
         let reused = self.nodes.iter().map(|node| node.client.census().opens_reused).sum();
         self.report.count("open that an MDT had kept", reused);
+        let first = self.nodes.iter().map(|node| node.client.census().opens_closed_first).sum();
+        self.report.count("open closed before a last name went", first);
         let ahead = self.nodes.iter().map(|node| node.client.statahead_stats().hits).sum();
         self.report.count("name looked up ahead", ahead);
         let pages = self.nodes.iter().map(|node| node.client.read_ahead_stats().hits).sum();

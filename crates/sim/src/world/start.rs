@@ -138,6 +138,10 @@ impl World {
         if ping_ns == 0 && self.has_rowers() && self.config.seed / 8 % 2 == 1 {
             ping_ns = PING_NS[0];
         }
+        // As where the servers are in its process.
+        if self.random.one_in(2) {
+            client.set_closes_first();
+        }
         client.ping_every(ping_ns);
         if ping_ns == 0 {
             self.silence.is_mute(id);
@@ -203,6 +207,8 @@ impl World {
                 self.report.count("listing answered from pages", listed);
                 let reused = place.client.census().opens_reused;
                 self.report.count("open that an MDT had kept", reused);
+                let first = place.client.census().opens_closed_first;
+                self.report.count("open closed before a last name went", first);
                 for (kind, count) in place.kernel.given_counts() {
                     self.report.count(kind, count);
                 }
