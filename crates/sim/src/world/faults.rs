@@ -584,7 +584,7 @@ impl World {
         let kept = self.nodes.iter().map(|node| node.client.census().kept_in_parts).sum();
         self.report.count("write kept in a part", kept);
         self.parts_of_a_run(Endpoint::Mdt(0));
-        let given = self.nodes.iter().flat_map(|node| node.kernel.given_counts());
+        let given = self.nodes.iter().flat_map(|node| node.kernel.counts());
         for (kind, count) in given.collect::<Vec<_>>() {
             self.report.count(kind, count);
         }

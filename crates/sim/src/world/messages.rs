@@ -14,6 +14,7 @@ impl World {
     /// What a target wants from the world.
     pub(super) fn perform(&mut self, me: Endpoint, wants: Vec<Want>) {
         self.evictions_are_right(me, &wants);
+        self.evicted_are_not_stuck(me, &wants);
         self.thrown_out.extend(wants.iter().filter_map(silence::evicted).map(|(_, client)| client));
         self.changes_come_back(me);
         self.absences_are_right(me, &wants);
@@ -223,8 +224,12 @@ impl World {
     /// Takes what a client wished for during the last poll, of this task if there was one.
     pub(super) fn wishes(&mut self, client: ClientId, task: Option<u64>) {
         let Some(node) = self.nodes.iter().find(|node| node.id == client) else { return };
+        let (port, told) = (node.port.clone(), node.kernel.told());
+        for told in told {
+            self.note(|| format!("kernel of client-{:x}: {told}", client.0));
+        }
         let op = task.and_then(|task| self.tasks.get(&task)).copied();
-        for wish in node.port.take() {
+        for wish in port.take() {
             match wish {
                 Wish::Send(message) => {
                     // The size that is found on the way is a transaction of its own. So is the end of an

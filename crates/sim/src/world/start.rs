@@ -162,7 +162,9 @@ impl World {
             let set = client.set_read_ahead_slow_ns(0);
             debug_assert_eq!(set, Ok(()));
         }
-        let mut kernel = Kernel::new(client.clone());
+        // Some have none above, and their programs call them as they please.
+        let keeps_apart = self.config.seed % 5 != 4;
+        let mut kernel = Kernel::new(client.clone(), keeps_apart, self.config.trace > 0);
         if let Some(from) = self.passthrough() {
             client.set_passthrough(Some(from));
             kernel.is_given_files(port.clone(), Random::new(self.random.any()));
@@ -209,7 +211,7 @@ impl World {
                 self.report.count("open that an MDT had kept", reused);
                 let first = place.client.census().opens_closed_first;
                 self.report.count("open closed before a last name went", first);
-                for (kind, count) in place.kernel.given_counts() {
+                for (kind, count) in place.kernel.counts() {
                     self.report.count(kind, count);
                 }
                 *place = new;
