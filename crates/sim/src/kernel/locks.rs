@@ -1,7 +1,8 @@
 //! The locks that Linux holds while it waits for the answer to a request, as far as other calls or the
 //! client's own invalidations wait for them. Getting an order wrong there hangs processes for ever.
 //!
-//! What is modelled, of Linux 6.18 with `FUSE_PARALLEL_DIROPS`:
+//! What is modelled, of Linux 6.18 with `FUSE_PARALLEL_DIROPS` (read in published copies of these files,
+//! not all of them of 6.18):
 //! - `i_rwsem` of directories (fs/namei.c). A lookup of a name that is not cached (`lookup_slow`) and a
 //!   READDIR (`iterate_dir`) have it shared; create, mkdir, mknod, symlink, link, unlink and rmdir have it
 //!   for themselves, for their whole request (`lookup_open`, `filename_create`, `do_unlinkat`). A rename
