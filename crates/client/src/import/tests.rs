@@ -182,6 +182,39 @@ fn a_target_that_has_failed_or_is_foreign_is_told_of_once_and_asked_each_second(
     }
 }
 
+/// What waits for the next connection would wait for ever where there will be none.
+#[test]
+fn who_waits_for_a_target_that_has_failed_is_told() {
+    #[derive(Default)]
+    struct Woken(AtomicU64);
+    impl std::task::Wake for Woken {
+        fn wake(self: Arc<Woken>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    let woken = Arc::<Woken>::default();
+    let waker = std::task::Waker::from(woken.clone());
+    let mut context = std::task::Context::from_waker(&waker);
+    let port = Still::default();
+    let (import, _) = open(Endpoint::Ost(0), &port);
+    let request = (Request::Ost(OstRequest::StatFs), Bulk::None);
+    let mut asked = std::pin::pin!(import.call(&port, request, WAITED_FOR, (|| 0, false), None));
+    assert!(asked.as_mut().poll(&mut context).is_pending());
+    assert!(import.lost(&port.one().header));
+    woken.0.store(0, Ordering::Relaxed);
+    // It is busy starting, and then it says that it cannot.
+    for (errno, told) in [(Errno::EAGAIN, false), (Errno::EIO, true)] {
+        import.connect(&port);
+        reply(&import, &port, &port.one().header, Reply::error(errno));
+        assert_eq!(woken.0.load(Ordering::Relaxed) > 0, told, "{errno:?}");
+        let answer = asked.as_mut().poll(&mut context);
+        let failed = matches!(&answer, std::task::Poll::Ready(Err(Errno::EIO)));
+        assert_eq!((failed, answer.is_pending()), (told, !told), "{answer:?}");
+        assert_eq!(import.info().state, ImportState::Disconnected);
+    }
+    assert_eq!(import.info().in_flight, 0, "its slot is free");
+}
+
 #[test]
 fn an_idle_target_is_asked_once_whether_it_is_there() {
     let port = Still::default();
