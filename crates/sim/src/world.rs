@@ -553,9 +553,7 @@ impl World {
             Event::Invalidate(client, what, signal) => {
                 let alive = |node: &&Node| node.id == client && !node.dead;
                 if let Some(node) = self.nodes.iter().find(alive) {
-                    let kernel = node.kernel.clone();
-                    let drops = async move { signal.raise(kernel.invalidate(what).await) };
-                    self.executor.spawn(client.0, Box::pin(drops));
+                    node.kernel.invalidate(what, signal);
                 }
             }
             Event::Prune(client, inodes) => {

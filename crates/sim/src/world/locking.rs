@@ -147,10 +147,12 @@ impl World {
             Op::Close { handle } => {
                 let owners = (FLOCK | handle.id, handle.owner);
                 let (known, client) = (&mut self.locking.known, running.client);
-                let is_done = !running.mdt_hit && result.is_ok();
-                let took_ns = if is_done { now_ns - running.began_ns } else { u64::MAX };
-                let hears_late = self.config.given;
-                known.closed(client, handle.fid, owners, (took_ns, now_ns), hears_late);
+                if !running.mdt_hit && result.is_ok() {
+                    let times = (now_ns - running.began_ns, now_ns);
+                    known.closed(client, handle.fid, owners, times);
+                } else {
+                    known.closed(client, handle.fid, owners, (u64::MAX, now_ns));
+                }
                 return false;
             }
             _ => return false,
