@@ -5,8 +5,9 @@
 # applied to a copy of the last commit in target/plants, built with the profile `ci`, and run over
 # seeds 1 to PLANT_SEEDS (500), PLANT_BLOCK (50) at a time, in the worlds that its first lines
 # name, until a seed fails that does not fail without it. If no world is meant (`none`), or no seed
-# fails, the test that they name is run, which must pass without the bug. The table goes to standard output, at the end as Markdown for
-# docs/results/planted-bugs.md, also into target/plants/table.md. Seconds are those of the seeds.
+# fails, the test that they name is run, which must pass without the bug. The table goes to standard
+# output, at the end as Markdown for docs/results/planted-bugs.md, also into target/plants/table.md,
+# and then how many are caught, and which not. Seconds are those of the seeds.
 # The exit code is 1 if one is not caught by a seed, or, where no world is meant, by the test.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
@@ -15,6 +16,8 @@ seeds=${PLANT_SEEDS:-500}
 block=${PLANT_BLOCK:-50}
 [[ $seeds =~ ^[1-9][0-9]*$ && $block =~ ^[1-9][0-9]*$ ]] ||
     die "PLANT_SEEDS and PLANT_BLOCK are numbers, 1 or more"
+# Tests have seeds of their own, always the same.
+unset SEED
 # What takes longer, or needs more memory, does not end.
 block_seconds_max=1800
 memory_kib_max=$((8 << 20))
@@ -180,7 +183,7 @@ cp "$planted" "$clean"
 
 row patch "caught at" seconds "what failed"
 printf '%s\n' "| # | bug | where | caught after, at $commit | what failed |" "|---|---|---|---|---|" >"$table"
-missed=0
+missed=()
 number=0
 for patch in "${patches[@]}"; do
     name=$(basename "$patch" .patch)
@@ -192,13 +195,13 @@ for patch in "${patches[@]}"; do
     progress "$place $name: building"
     if ! git -C "$tree" apply "$patch" >"$log" 2>&1; then
         what="does not apply: $(head -1 "$log")"
-        missed=$((missed + 1))
+        missed+=("$name")
     elif ! build; then
         what="does not build: $(grep -m1 '^error' "$log" || true)"
-        missed=$((missed + 1))
+        missed+=("$name")
     else
         began=$SECONDS
-        caught || missed=$((missed + 1))
+        caught || missed+=("$name")
         seconds=$((SECONDS - began))
     fi
     git -C "$tree" checkout -q -- .
@@ -211,4 +214,5 @@ for patch in "${patches[@]}"; do
 done
 say ""
 cat "$table"
-((missed == 0)) || die "$missed of ${#patches[@]} were not caught"
+say "$((${#patches[@]} - ${#missed[@]})) of ${#patches[@]} bugs are caught${missed[*]:+; not ${missed[*]}}"
+((${#missed[@]} == 0)) || die "${#missed[@]} of ${#patches[@]} were not caught"

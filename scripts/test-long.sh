@@ -11,7 +11,7 @@
 # POWER_ROUNDS (50) and SERVER_ROUNDS (200) crashes of the process, of the power, of single
 # servers; CUT_ROUNDS (30) storms of broken connections; FSX_OPERATIONS (100000), STEPS (10000), MESSAGES (1000000), FILES (1000000),
 # SECONDS_LONG (3600), PAUSED_SECONDS (1800), and FILL_FILES as in scripts/fill.sh; how much programs do, DBENCH_SECONDS (300),
-# MUTANTS, MUTANT_SEED and MUTANT_SEEDS as in scripts/mutants.sh;
+# MUTANTS, MUTANT_SEED and MUTANT_SEEDS as in scripts/mutants.sh, PLANT_SEEDS and PLANT_BLOCK as in scripts/plants.sh;
 # FIO_MIB (2048), BONNIE_MIB (4096), SQLITE_TRANSACTIONS (200), GIT_COMMITS (200), RSYNC_FILES (3000).
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
@@ -44,6 +44,7 @@ steps=(
     "fsx:fsx both ways, and two mounts"
     "fill:very many files within 1 GiB, and a restart"
     "mutants:single expressions of the code are changed, and the tests notice it"
+    "plants:bugs are planted, and the simulator or a test catches each"
     "simulator:the simulator: the full world"
     "many:many files in a directory, and making and removing for long"
     "rounds:rounds of everything random"
@@ -257,6 +258,12 @@ step_mutants() {
     local status=0
     scripts/mutants.sh | tee "$run_dir/mutants" || status=$?
     while read -r line; do said "$line"; done < <(grep -E '^(== mutants|[0-9]+ of [0-9]+ mutants are noticed)' "$run_dir/mutants")
+    return "$status"
+}
+step_plants() {
+    local status=0
+    scripts/plants.sh | tee "$run_dir/plants" || status=$?
+    while read -r line; do said "$line"; done < <(grep -E '^(== [0-9]+ bugs|[0-9]+ of [0-9]+ bugs are caught)' "$run_dir/plants")
     return "$status"
 }
 step_many() {

@@ -63,6 +63,8 @@ pub(crate) struct InodeState {
     pub(crate) write_opens: u32,
     /// A program of this client has closed it before.
     pub(crate) was_open: bool,
+    /// By which name it was found last ([`crate::open_cache::name_hash`]); 0 if by none.
+    pub(crate) named: u32,
     /// References of the kernel.
     pub(crate) lookups: u64,
     /// The transno that must be durable before the first write.

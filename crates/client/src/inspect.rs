@@ -89,6 +89,8 @@ pub struct Census {
     pub opens_kept: usize,
     /// How many opens have taken such a file over, and asked nobody.
     pub opens_reused: u64,
+    /// How many files had what was kept of them closed before their last name was to be removed.
+    pub opens_closed_first: u64,
     /// How many that nobody has any more MDTs have refused to close.
     pub opens_unclosed: u64,
     /// How many writes were kept under parts of files.
@@ -155,7 +157,8 @@ impl Client {
         let files = self.files.all().map(|part| part.len()).sum();
         let (unsynced, lost) = self.unsynced.census();
         let dirty_bytes = self.dirty.bytes_in_all();
-        let (opens_kept, opens_reused, opens_unclosed) = self.open_cache.census();
+        let (opens_kept, opens_reused, opens_closed_first, opens_unclosed) =
+            self.open_cache.census();
         let inodes = inodes.len();
         Census {
             inodes,
@@ -166,6 +169,7 @@ impl Client {
             dirty_bytes,
             opens_kept,
             opens_reused,
+            opens_closed_first,
             opens_unclosed,
             kept_in_parts: self.dirty.kept_in_parts(),
         }

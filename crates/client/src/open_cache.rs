@@ -16,6 +16,12 @@
 //! the close. So the write session that an open for writing keeps at the MDT keeps nobody from
 //! anything, and the MDT's size is the truth as after the close.
 //!
+//! **Who removes a file's last name himself closes what is kept of it first**, if he is told to, as where
+//! the servers are in this process: a file that is open when its name goes has to be removed twice. Where they
+//! are not it is closed after that, because a close travels with the next message, and meanwhile the kernel
+//! would keep the whole directory from others. So is one that a rename replaces. Which inode a name is of only the kernel's names know, so an
+//! inode has a hash of the name by which it was found.
+//!
 //! **Of what the kernel forgets a few are closed at a time** at each MDT. A kernel that needs memory forgets
 //! tens of thousands of inodes at once, and as many requests that wait for a slot would all be woken for
 //! each that is answered. Until its turn comes an open stays where it is: a lock that is asked back, and
@@ -28,10 +34,11 @@
 //! among it. After an eviction those from before are void, like all opens.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::hash::Hasher;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-use sateen_types::{Attr, Errno, Fid, FileKind, seq};
+use sateen_types::{Attr, Errno, FastHasher, FastMap, Fid, FileKind, seq};
 use sateen_wire::{Ibits, OpenId};
 
 use crate::client::Client;
@@ -53,9 +60,13 @@ const CLOSES_MAX: usize = 8;
 pub(crate) struct OpenCache {
     kept: Arc<AtomicUsize>,
     reused: AtomicU64,
+    /// What is kept of a file is closed before its last name is removed.
+    closes_first: AtomicBool,
+    /// How often that was the case.
+    closed_first: AtomicU64,
     /// Those that an MDT has refused to close, and has open for nobody.
     unclosed: AtomicU64,
-    order: Mutex<Order>,
+    order: Arc<Mutex<Order>>,
     /// What is to be closed, by the index of the MDT that has it.
     closing: Mutex<BTreeMap<u32, Closing>>,
 }
@@ -90,28 +101,52 @@ impl Closing {
 struct Order {
     next: u64,
     all: VecDeque<(u64, Weak<Inode>)>,
+    /// By which name each was found. Of two of one hash one is known, and a file with two kept opens until
+    /// one of them goes.
+    named: FastMap<u32, Fid>,
+}
+
+/// A hash of a name of a directory, never 0.
+pub(crate) fn name_hash(dir: Fid, name: &[u8]) -> u32 {
+    let mut hasher = FastHasher::default();
+    hasher.write_u64(dir.seq.0);
+    hasher.write_u32(dir.oid);
+    hasher.write(name);
+    (hasher.finish() as u32).max(1)
 }
 
 impl OpenCache {
-    /// How many are kept, and how many were taken over, or not closed, so far.
-    pub(crate) fn census(&self) -> (usize, u64, u64) {
+    /// How many are kept, and how many were taken over, closed before their file's last name was removed,
+    /// or not closed, so far.
+    pub(crate) fn census(&self) -> (usize, u64, u64, u64) {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        (self.kept.load(Ordering::Relaxed), count(&self.reused), count(&self.unclosed))
+        let (reused, first) = (count(&self.reused), count(&self.closed_first));
+        (self.kept.load(Ordering::Relaxed), reused, first, count(&self.unclosed))
     }
 
-    /// Room for one more.
-    fn place(&self) -> Place {
+    /// The number of the next that is kept, of this inode, and room for it. The inode, which is locked, was
+    /// found by a name of this hash.
+    fn place(&self, inode: &Arc<Inode>, named: u32) -> (u64, Place) {
         self.kept.fetch_add(1, Ordering::Relaxed);
-        Place(self.kept.clone())
-    }
-
-    /// The number of the next that is kept, of this inode. It is locked.
-    fn number(&self, inode: &Arc<Inode>) -> u64 {
         let mut order = lock(&self.order);
         order.next += 1;
         let number = order.next;
         order.all.push_back((number, Arc::downgrade(inode)));
-        number
+        let named = if self.closes_first.load(Ordering::Relaxed) { named } else { 0 };
+        if named != 0 {
+            order.named.insert(named, inode.fid);
+        }
+        let (kept, order) = (self.kept.clone(), self.order.clone());
+        (number, Place { kept, order, named, fid: inode.fid })
+    }
+
+    /// Of which inode something is kept that was found by this name, if it is known; another's name may
+    /// have the same hash.
+    fn found_by(&self, dir: Fid, name: &[u8]) -> Option<Fid> {
+        if !self.closes_first.load(Ordering::Relaxed) || self.kept.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        lock(&self.order).named.get(&name_hash(dir, name)).copied()
     }
 
     /// Whether there are too many.
@@ -138,11 +173,23 @@ impl OpenCache {
 
 /// One of the places that there are.
 #[derive(Debug)]
-struct Place(Arc<AtomicUsize>);
+struct Place {
+    kept: Arc<AtomicUsize>,
+    order: Arc<Mutex<Order>>,
+    named: u32,
+    fid: Fid,
+}
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.kept.fetch_sub(1, Ordering::Relaxed);
+        if self.named == 0 {
+            return;
+        }
+        let mut order = lock(&self.order);
+        if order.named.get(&self.named) == Some(&self.fid) {
+            order.named.remove(&self.named);
+        }
     }
 }
 
@@ -321,14 +368,8 @@ impl Client {
             if !told || !is_free || !state.keeps_opens(write) || state.nameless {
                 return false;
             }
-            let number = self.open_cache.number(&file.inode);
-            let kept = KeptOpen {
-                id: file.id,
-                asked_at: file.asked_at,
-                era,
-                number,
-                _place: self.open_cache.place(),
-            };
+            let (number, _place) = self.open_cache.place(&file.inode, state.named);
+            let kept = KeptOpen { id: file.id, asked_at: file.asked_at, era, number, _place };
             *state.kept_opens.of_mut(write) = Some(kept);
             state.was_open = true;
             state.end_open(file.how);
@@ -361,6 +402,36 @@ impl Client {
     pub(crate) fn close_useless(self: &Arc<Client>, inode: &Arc<Inode>) {
         let useless = lock(&inode.state).take_useless_opens();
         self.close_kept(inode, useless);
+    }
+
+    /// What is kept of a file is closed before its last name is removed from here, not behind it.
+    pub fn set_closes_first(&self) {
+        self.open_cache.closes_first.store(true, Ordering::Relaxed);
+    }
+
+    /// Closes what is kept of the inode with this name, which is about to be removed, if it is its last
+    /// one: a request that is polled behind this comes behind it.
+    pub(crate) fn closes_before(self: &Arc<Client>, dir: Fid, name: &[u8]) -> Option<Side<'_, ()>> {
+        let fid = self.open_cache.found_by(dir, name)?;
+        // Another MDT may be slower.
+        if seq::mdt_of(fid.seq) != seq::mdt_of(dir.seq) {
+            return None;
+        }
+        let inode = self.inodes.find(fid)?;
+        let KeptOpens { read, write, .. } = {
+            let mut state = lock(&inode.state);
+            let goes = state.opens == 0 && state.attr.is_some_and(|attr| attr.nlink == 1);
+            let kept = state.rare_if_any().filter(|_| goes).map(|rare| &mut rare.kept_opens)?;
+            KeptOpens { read: kept.read.take(), write: kept.write.take(), queued: kept.queued }
+        };
+        self.open_cache.closed_first.fetch_add(1, Ordering::Relaxed);
+        Some(Box::pin(async move {
+            for kept in [read, write].into_iter().flatten() {
+                to_the_end(self.close_one(&inode, &kept)).await;
+            }
+            // The kernel may have forgotten it meanwhile.
+            self.retire(inode);
+        }))
     }
 
     /// Closes these. Who asks the MDT for something next comes behind them.

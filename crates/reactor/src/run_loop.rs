@@ -68,7 +68,7 @@ pub(crate) enum Sleeps {
     Anything,
 }
 
-/// One piece of work.
+/// One job.
 #[expect(clippy::large_enum_variant, reason = "messages are moved, not boxed, to allocate nothing")]
 pub(crate) enum Work {
     /// A message for a receiver.

@@ -3,7 +3,7 @@
 //! A sync writes out whatever of its objects is still in memory, which can take minutes. On the
 //! thread that brought the request everything else of that connection would wait for it: writes,
 //! and with them the locks that others want back; behind FUSE all requests from a processor. So
-//! what sleeps is done here. A piece that finds nobody free gets a thread of its own; a target
+//! what sleeps is done here. A job that finds nobody free gets a thread of its own; a target
 //! whose disk hangs has [`SHARE_MAX`] of them for each [`Share`] at most ([`REMOVALS_MAX`] for
 //! removals, one for a lane of writes), and takes none from the others.
 //!
@@ -20,7 +20,7 @@ use crate::reactor::Hosts;
 use crate::run_loop::{self, Sleeps, Work};
 use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, lock, thread};
 
-/// Pieces of one target's share under way at most: disks are as quick with so many as with more.
+/// Jobs of one target's share under way at most: disks are as quick with so many as with more.
 pub(crate) const SHARE_MAX: usize = 32;
 /// Removals of one target under way at most.
 pub(crate) const REMOVALS_MAX: usize = 4;
@@ -63,7 +63,7 @@ impl Share {
         Share::Writes((hasher.finish() % LANES) as u8)
     }
 
-    /// Pieces of one target under way at most.
+    /// Jobs of one target under way at most.
     const fn most(self) -> usize {
         match self {
             Share::Removals => REMOVALS_MAX,
@@ -94,10 +94,10 @@ struct State {
     stopped: bool,
 }
 
-/// Where a piece stands in line.
+/// Where a job stands in line.
 type Place = (Endpoint, Share);
 
-/// One target's pieces of one share.
+/// One target's jobs of one share.
 #[derive(Default)]
 struct Line {
     /// Ready or under way.
@@ -115,7 +115,7 @@ impl std::fmt::Debug for Sleepers {
 }
 
 impl Sleepers {
-    /// Has a target's piece of work done. It is done here if no thread can be had at all.
+    /// Has a target's job done. It is done here if no thread can be had at all.
     pub(crate) fn push(self: &Arc<Sleepers>, target: Endpoint, work: Work) {
         let mut state = lock(&self.state);
         match work.share() {
@@ -231,7 +231,7 @@ impl Sleepers {
 }
 
 impl State {
-    /// A piece is done; the next one of its line may begin.
+    /// A job is done; the next one of its line may begin.
     fn done(&mut self, place: Option<Place>) {
         let Some(line) = place.and_then(|place| self.lines.get_mut(&place)) else { return };
         match line.waiting.pop_front() {

@@ -218,19 +218,21 @@ impl FileLocks {
         }
     }
 
-    /// It has closed it, after so long.
+    /// It has closed it, after so long. Where a daemon `hears_late` of that an open has its lock of
+    /// flock(2) until then.
     pub(crate) fn closed(
         &mut self,
         client: ClientId,
         fid: Fid,
         (open, program): (u64, u64),
         (took_ns, now_ns): (u64, u64),
+        hears_late: bool,
     ) {
-        let until_ns = if took_ns < CLOSE_NS { now_ns } else { now_ns + LOST_NS };
         for one in &mut self.possible {
             let owner = if one.lock.flock { open } else { program };
             if one.fid == fid && one.owner == (client, owner) {
-                one.ends(until_ns);
+                let at_once = took_ns < CLOSE_NS && !(hears_late && one.lock.flock);
+                one.ends(if at_once { now_ns } else { now_ns + LOST_NS });
             }
         }
     }

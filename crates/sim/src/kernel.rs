@@ -4,10 +4,9 @@
 //! The rules are FUSE's: a name is believed from the epoch that its lookup began in; an
 //! attribute, unless it was invalidated after its request began; pages of readers stay until
 //! they are invalidated, and an invalidation waits for the READs in flight. Writers go past
-//! the pages.
+//! the pages. What calls lock meanwhile: [`locks`].
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex};
 
 use bytes::{Bytes, BytesMut};
@@ -19,16 +18,18 @@ use sateen_wire::disk::mdt::links;
 use sateen_wire::{Cred, DirEntry, FileLock, RenameFlags, SetAttr, XattrMode};
 
 use crate::data::Fallocate;
-use crate::executor::{Signal, lock};
+use crate::executor::{Raised, lock};
 use crate::file_locks::Alarm;
 use crate::random::Random;
 
 mod given;
+mod locks;
+mod pages;
 
 use given::GivenFiles;
+use locks::{Lock, Locks};
+use pages::{PAGE_BYTES, Pages};
 
-/// Bytes of a page.
-const PAGE_BYTES: u64 = 4096;
 /// Entries asked for at once, so that directories take several pages.
 const READDIR_COUNT: usize = 7;
 /// Reads on the way to one.
@@ -36,37 +37,29 @@ const WALKED: i64 = 4;
 /// Names of a listing that are looked up behind it.
 const LOOKED_THROUGH: usize = 8;
 
-/// Pages that one READ brings: it reads ahead a little, as a kernel does.
-const READ_PAGES: u64 = 8;
-
-/// An invalidation that waits for READs in flight.
-struct Dropping {
-    fid: Fid,
-    pages: RangeInclusive<u64>,
-    reads: BTreeSet<u64>,
-    signal: Arc<Signal<bool>>,
-}
-
 #[derive(Default)]
 struct State {
     epoch: u64,
     attr_version: u64,
     names: BTreeMap<(Fid, Vec<u8>), Option<Fid>>,
+    /// Where each inode was found last.
+    parents: BTreeMap<Fid, Fid>,
+    /// Inodes that are directories.
+    dirs: BTreeSet<Fid>,
     /// How often calls from here have made or removed each name.
     changes: BTreeMap<(Fid, Vec<u8>), u64>,
     attrs: BTreeMap<Fid, Attr>,
     attr_versions: BTreeMap<Fid, u64>,
-    pages: BTreeMap<Fid, BTreeMap<u64, Vec<u8>>>,
+    /// Sizes, as they were heard of last: also of inodes whose attributes are not believed.
+    sizes: BTreeMap<Fid, u64>,
+    /// How often each file is open through the page cache, and the opens past it that were mapped.
+    cached: BTreeMap<Fid, u64>,
+    mapped: BTreeSet<u64>,
+    pages: Pages,
     /// References to inodes, as the client counts them.
     refs: BTreeMap<Fid, u64>,
     /// Requests and open files that keep an inode.
     used: BTreeMap<Fid, u64>,
-    next_read: u64,
-    /// READs in flight, and the first page of each.
-    reads: BTreeMap<u64, (Fid, u64)>,
-    /// READs whose answers may be older than what the kernel has passed on since.
-    overtaken: BTreeSet<u64>,
-    dropping: Vec<Dropping>,
     hits: u64,
     /// Calls that join a group: under way, and all there were.
     joining: (u64, u64),
@@ -76,6 +69,7 @@ struct State {
 pub(crate) struct Kernel {
     client: Arc<Client>,
     state: Mutex<State>,
+    locks: Locks,
     /// In worlds where it is given files.
     given: Option<GivenFiles>,
 }
@@ -130,20 +124,6 @@ impl State {
         }
     }
 
-    /// This kernel has changed the bytes: pages go, and those of READs in flight are not kept.
-    /// (A kernel has both wait for the pages' locks.)
-    fn drop_pages(&mut self, fid: Fid) {
-        self.pages.remove(&fid);
-        let reads = self.reads.iter().filter(|(_, read)| read.0 == fid).map(|(id, _)| *id);
-        self.overtaken.extend(reads);
-    }
-
-    fn drop_range(&mut self, fid: Fid, range: &RangeInclusive<u64>) {
-        if let Some(pages) = self.pages.get_mut(&fid) {
-            pages.retain(|page, _| !range.contains(page));
-        }
-    }
-
     fn drop_attr(&mut self, fid: Fid) {
         self.attr_version += 1;
         self.attr_versions.insert(fid, self.attr_version);
@@ -152,6 +132,10 @@ impl State {
 
     fn keep_attr(&mut self, known: &Known, held: bool, asked_at: u64) {
         let fid = known.attr.fid;
+        self.sizes.insert(fid, known.attr.size);
+        if known.attr.kind() == FileKind::Directory {
+            self.dirs.insert(fid);
+        }
         if self.attr_versions.get(&fid).is_some_and(|version| *version > asked_at) {
             return;
         }
@@ -177,8 +161,39 @@ fn cred() -> Cred {
 }
 
 impl Kernel {
-    pub(crate) fn new(client: Arc<Client>) -> Kernel {
-        Kernel { client, state: Mutex::default(), given: None }
+    /// If it `keeps_apart`, calls wait for its locks; if it is `traced`, it tells of that.
+    pub(crate) fn new(client: Arc<Client>, keeps_apart: bool, traced: bool) -> Kernel {
+        let locks = Locks::new(keeps_apart, traced);
+        Kernel { client, state: Mutex::default(), locks, given: None }
+    }
+
+    /// Who has waited for whom since this was asked last, if that is traced.
+    pub(crate) fn told(&self) -> Vec<String> {
+        self.locks.told()
+    }
+
+    /// Who waits for whom now.
+    pub(crate) fn waits(&self) -> Vec<String> {
+        let mut all = self.locks.waits();
+        all.extend(lock(&self.state).pages.waits());
+        all.into_iter().map(|(who, what)| format!("{who} waits for {what}")).collect()
+    }
+
+    /// An invalidation that waits for a call to end, and not only for pages, if there is one.
+    pub(crate) fn stuck(&self) -> Option<String> {
+        let mut waits = self.locks.waits().into_iter();
+        let (_, what) = waits.find(|(who, _)| *who == locks::INVALIDATION)?;
+        Some(format!("its kernel waits for {what}"))
+    }
+
+    /// What it has done, by kind.
+    pub(crate) fn counts(&self) -> Vec<(&'static str, u64)> {
+        let (calls, invalidations) = lock(&self.state).pages.waited();
+        let mut counts = self.given_counts();
+        counts.push(("call waited for a lock of the kernel", self.locks.waited()));
+        counts.push(("call waited for pages", calls));
+        counts.push(("invalidation waited for pages", invalidations));
+        counts
     }
 
     /// Answers that came from a cache.
@@ -191,44 +206,34 @@ impl Kernel {
         InUse(self, fid)
     }
 
-    /// The client wants something forgotten.
-    pub(crate) fn invalidate(&self, what: KernelInval, signal: Arc<Signal<bool>>) {
-        let mut state = lock(&self.state);
-        let ino = match what {
-            KernelInval::Names => {
-                state.epoch += 1;
-                state.names.clear();
-                drop(state);
-                return signal.raise(true);
-            }
-            KernelInval::Attr(ino) | KernelInval::Data(ino) | KernelInval::Pages(ino, ..) => ino,
+    /// The client wants something forgotten; whether the inode is known at all.
+    pub(crate) async fn invalidate(&self, what: KernelInval) -> bool {
+        let waits = {
+            let mut state = lock(&self.state);
+            let ino = match what {
+                KernelInval::Names => {
+                    state.epoch += 1;
+                    state.names.clear();
+                    return true;
+                }
+                KernelInval::Attr(ino) | KernelInval::Data(ino) | KernelInval::Pages(ino, ..) => {
+                    ino
+                }
+            };
+            let known = |fid: &Fid| *fid == Fid::ROOT || state.refs.contains_key(fid);
+            let Some(fid) = Fid::from_ino(ino).filter(known) else { return false };
+            state.drop_attr(fid);
+            let pages = match what {
+                KernelInval::Data(_) => 0..=u64::MAX,
+                KernelInval::Pages(_, offset, len) => pages::holding(offset, len.max(1)),
+                KernelInval::Names | KernelInval::Attr(_) => return true,
+            };
+            state.pages.invalidate(fid, pages)
         };
-        let Some(fid) =
-            Fid::from_ino(ino).filter(|fid| *fid == Fid::ROOT || state.refs.contains_key(fid))
-        else {
-            drop(state);
-            return signal.raise(false);
-        };
-        state.drop_attr(fid);
-        let pages = match what {
-            KernelInval::Data(_) => Some(0..=u64::MAX),
-            KernelInval::Pages(_, offset, len) => {
-                Some(offset / PAGE_BYTES..=offset.saturating_add(len.max(1) - 1) / PAGE_BYTES)
-            }
-            KernelInval::Names | KernelInval::Attr(_) => None,
-        };
-        if let Some(pages) = pages {
-            state.drop_range(fid, &pages);
-            let meets = |first: u64| first <= *pages.end() && first + READ_PAGES > *pages.start();
-            let met = state.reads.iter().filter(|(_, (of, first))| *of == fid && meets(*first));
-            let reads: BTreeSet<u64> = met.map(|(id, _)| *id).collect();
-            if !reads.is_empty() {
-                state.dropping.push(Dropping { fid, pages, reads, signal });
-                return;
-            }
+        if let Some(signal) = waits {
+            Raised(signal).await;
         }
-        drop(state);
-        signal.raise(true);
+        true
     }
 
     fn introduce(&self, entry: &Entry, asked_at: u64) -> Entry {
@@ -250,6 +255,9 @@ impl Kernel {
     fn keep_name(&self, parent: Fid, name: &[u8], entry: &Entry, epoch: u64) {
         let mut state = lock(&self.state);
         let key = (parent, name.to_vec());
+        if let Some(known) = entry.inode {
+            state.parents.insert(known.attr.fid, parent);
+        }
         if entry.held && state.epoch == epoch {
             state.names.insert(key, entry.inode.map(|known| known.attr.fid));
         } else {
@@ -262,21 +270,32 @@ impl Kernel {
         (state.epoch, state.attr_version)
     }
 
+    fn cached_name(&self, parent: Fid, name: &[u8]) -> Option<Option<Fid>> {
+        let mut state = lock(&self.state);
+        let found = state.names.get(&(parent, name.to_vec())).copied();
+        state.hits += u64::from(found.is_some());
+        found
+    }
+
     async fn lookup(&self, parent: Fid, name: &[u8]) -> Result<Option<Fid>> {
-        if let Some(found) = {
-            let mut state = lock(&self.state);
-            let found = state.names.get(&(parent, name.to_vec())).copied();
-            state.hits += u64::from(found.is_some());
-            found
-        } {
+        if let Some(found) = self.cached_name(parent, name) {
+            return Ok(found);
+        }
+        let _parent = self.locks.shared(Lock::Inode(parent), "lookup").await;
+        self.look(parent, name).await
+    }
+
+    /// Looks a name up while the directory is locked.
+    async fn look(&self, parent: Fid, name: &[u8]) -> Result<Option<Fid>> {
+        if let Some(found) = self.cached_name(parent, name) {
             return Ok(found);
         }
         let (epoch, asked_at) = self.began();
         let changes = lock(&self.state).changes_of(parent, name);
         let entry = self.client.lookup(parent, name).await?;
         let entry = self.introduce(&entry, asked_at);
-        // A kernel lets nobody make or remove a name that it is looking up. Here those whose
-        // answers nobody judges look without that, and must leave nothing behind.
+        // A kernel lets nobody make or remove a name that it is looking up. One that keeps nothing
+        // apart does, and what was looked up then must leave nothing behind.
         if lock(&self.state).changes_of(parent, name) == changes {
             self.keep_name(parent, name, &entry, epoch);
         }
@@ -350,10 +369,17 @@ impl Kernel {
         how: OpenHow,
     ) -> Result<Handle> {
         let _used = self.hold(parent);
-        let known = match create {
+        let mut known = match create {
             Some(_) => known,
             None => Some(self.lookup(parent, name).await?.ok_or(Errno::ENOENT)?),
         };
+        let mut dir = None;
+        if known.is_none() {
+            dir = Some(self.locks.alone(Lock::Inode(parent), "create").await);
+            // Another program may have made it meanwhile.
+            known = lock(&self.state).names.get(&(parent, name.to_vec())).copied().flatten();
+            dir = dir.filter(|_| known.is_none());
+        }
         let (fid, id, kind) = match (known, create) {
             (Some(_), Some(_)) if how.exclusive => return Err(Errno::EEXIST),
             (Some(fid), _) => {
@@ -385,13 +411,34 @@ impl Kernel {
         }
         // A file that is new has no object.
         let way = self.answered((fid, id), known.is_some()).await?;
-        let mut state = lock(&self.state);
-        state.use_inode(fid);
-        if how.truncate {
-            state.drop_pages(fid);
-            state.drop_attr(fid);
+        let handle = Handle { id, fid, how: How::of(how), way, owner: 0 };
+        self.finish_open(handle, kind, how.truncate).await;
+        drop(dir);
+        Ok(handle)
+    }
+
+    /// What is left of an open once it was answered. Of one that has created the file the directory is
+    /// still locked.
+    async fn finish_open(&self, handle: Handle, kind: FileKind, truncates: bool) {
+        let Handle { fid, how, way, .. } = handle;
+        {
+            let mut state = lock(&self.state);
+            state.use_inode(fid);
+            if truncates {
+                state.pages.changed(fid);
+                state.drop_attr(fid);
+                state.sizes.insert(fid, 0);
+            }
         }
-        Ok(Handle { id, fid, how: How::of(how), way, owner: 0 })
+        if kind != FileKind::Regular {
+            return;
+        }
+        if truncates || how.direct {
+            self.drop_pages(fid, pages::ALL, "open").await;
+        }
+        if way == Way::Ordinary && !how.direct {
+            self.begin_caching(fid).await;
+        }
     }
 
     /// `open` with `O_TMPFILE`.
@@ -402,15 +449,18 @@ impl Kernel {
         let fid = opened.known.attr.fid;
         self.introduce(&Entry::nameless(opened.known), asked_at);
         let way = self.answered((fid, opened.handle), false).await?;
-        lock(&self.state).use_inode(fid);
-        Ok(Handle { id: opened.handle, fid, how: How::of(how), way, owner: 0 })
+        let handle = Handle { id: opened.handle, fid, how: How::of(how), way, owner: 0 };
+        self.finish_open(handle, FileKind::Regular, false).await;
+        Ok(handle)
     }
 
     pub(crate) async fn close(&self, handle: Handle) -> Result<()> {
         // FLUSH, and RELEASE, for which nobody waits.
         let is_late = self.released(handle);
+        drop(self.locks.alone(Lock::Inode(handle.fid), "close").await);
         let flushed = self.client.flush_file(handle.id);
         self.client.closed_by(handle.id, handle.owner).await;
+        self.end_caching(handle);
         if is_late {
             lock(&self.state).release(handle.fid);
             self.closes_late(handle);
@@ -479,10 +529,22 @@ impl Kernel {
         if handle.how.append {
             self.others_come_and_go(handle);
         }
+        let (at, len) = (self.place_of(handle, offset), data.len() as u64);
+        let _locked = self.lock_to_write(handle, at + len).await;
+        let pages = pages::holding(at, len.max(1));
+        self.drop_pages(handle.fid, pages.clone(), "write").await;
         let written = self.client.write(handle.id, offset, data, handle.how.append).await;
-        let mut state = lock(&self.state);
-        state.drop_pages(handle.fid);
-        state.drop_attr(handle.fid);
+        {
+            let mut state = lock(&self.state);
+            state.pages.changed(handle.fid);
+            state.drop_attr(handle.fid);
+            if written.is_ok() {
+                let size = state.sizes.entry(handle.fid).or_default();
+                *size = (*size).max(at + len);
+            }
+        }
+        // What was read ahead meanwhile goes as well.
+        self.drop_pages(handle.fid, pages, "write").await;
         written
     }
 
@@ -498,97 +560,9 @@ impl Kernel {
         Ok(data.to_vec())
     }
 
-    /// Reads from pages, as all do through mappings.
-    pub(crate) async fn read_mapped(
-        &self,
-        handle: Handle,
-        offset: u64,
-        len: u64,
-    ) -> Result<Vec<u8>> {
-        if handle.way != Way::Ordinary {
-            // A mapping is of the object itself.
-            return self.read_given(handle, offset, len).await;
-        }
-        let size = self.getattr(handle.fid).await?.size;
-        let end = (offset + len).min(size);
-        let mut out = Vec::new();
-        let mut at = offset;
-        while at < end {
-            let page = at / PAGE_BYTES;
-            let bytes = self.page(handle, page).await?;
-            let from = (at % PAGE_BYTES) as usize;
-            let to = (end - page * PAGE_BYTES).min(PAGE_BYTES) as usize;
-            let mut bytes = bytes.get(..to.min(bytes.len())).unwrap_or_default().to_vec();
-            bytes.resize(to, 0);
-            out.extend_from_slice(bytes.get(from..).unwrap_or_default());
-            at = page * PAGE_BYTES + to as u64;
-        }
-        Ok(out)
-    }
-
-    async fn page(&self, handle: Handle, page: u64) -> Result<Vec<u8>> {
-        let fid = handle.fid;
-        let read = {
-            let mut state = lock(&self.state);
-            if let Some(bytes) = state.pages.get(&fid).and_then(|pages| pages.get(&page)).cloned() {
-                state.hits += 1;
-                return Ok(bytes);
-            }
-            let read = state.next_read;
-            state.next_read += 1;
-            state.reads.insert(read, (fid, page));
-            read
-        };
-        let ahead = READ_PAGES * PAGE_BYTES;
-        let offset = page * PAGE_BYTES;
-        let got = self.client.read(handle.id, offset, ahead as u32, BytesMut::new()).await;
-        let mut state = lock(&self.state);
-        state.reads.remove(&read);
-        let keep = !state.overtaken.remove(&read);
-        let mut first = Ok(Vec::new());
-        match got {
-            Ok(data) => {
-                for (number, bytes) in data.chunks(PAGE_BYTES as usize).enumerate() {
-                    if number == 0 {
-                        first = Ok(bytes.to_vec());
-                    }
-                    if keep {
-                        let pages = state.pages.entry(fid).or_default();
-                        pages.insert(page + number as u64, bytes.to_vec());
-                    }
-                }
-            }
-            Err(errno) => first = Err(errno),
-        }
-        let mut done = Vec::new();
-        let mut caught = Vec::new();
-        for dropping in &mut state.dropping {
-            if dropping.reads.remove(&read) {
-                caught.push((dropping.fid, dropping.pages.clone()));
-                if dropping.reads.is_empty() {
-                    done.push(dropping.signal.clone());
-                }
-            }
-        }
-        state.dropping.retain(|dropping| !dropping.reads.is_empty());
-        for (fid, pages) in caught {
-            state.drop_range(fid, &pages);
-        }
-        drop(state);
-        for signal in done {
-            signal.raise(true);
-        }
-        first
-    }
-
     /// `fallocate` with `FALLOC_FL_ZERO_RANGE`.
     pub(crate) async fn zero_range(&self, handle: Handle, offset: u64, len: u64) -> Result<()> {
-        let range = (offset, len);
-        let done = self.client.allocate(handle.id, range, Falloc::ZeroRange, false).await;
-        let mut state = lock(&self.state);
-        state.drop_pages(handle.fid);
-        state.drop_attr(handle.fid);
-        done
+        self.fallocate(handle, (offset, len), Falloc::ZeroRange, false).await
     }
 
     /// As if an OST had refused the first write of a file for want of space.
@@ -608,10 +582,32 @@ impl Kernel {
             Fallocate::KeepSize => (Falloc::Allocate, true),
             Fallocate::Punch => (Falloc::PunchHole, true),
         };
-        let done = self.client.allocate(handle.id, (offset, len), falloc, keep_size).await;
-        let mut state = lock(&self.state);
-        state.drop_pages(handle.fid);
-        state.drop_attr(handle.fid);
+        self.fallocate(handle, (offset, len), falloc, keep_size).await
+    }
+
+    async fn fallocate(
+        &self,
+        handle: Handle,
+        (offset, len): (u64, u64),
+        how: Falloc,
+        keep_size: bool,
+    ) -> Result<()> {
+        let fid = handle.fid;
+        let _inode = self.locks.alone(Lock::Inode(fid), "fallocate").await;
+        let makes_zeros = how != Falloc::Allocate;
+        let _mapping = match makes_zeros {
+            true => Some(self.locks.alone(Lock::Mapping(fid), "fallocate").await),
+            false => None,
+        };
+        let done = self.client.allocate(handle.id, (offset, len), how, keep_size).await;
+        {
+            let mut state = lock(&self.state);
+            state.pages.changed(fid);
+            state.drop_attr(fid);
+        }
+        if makes_zeros && len > 0 {
+            self.drop_pages(fid, pages::holding(offset, len), "fallocate").await;
+        }
         done
     }
 
@@ -622,6 +618,7 @@ impl Kernel {
         offset: u64,
         hole: bool,
     ) -> Result<Option<u64>> {
+        let _inode = self.locks.alone(Lock::Inode(handle.fid), "lseek").await;
         match self.client.seek(handle.id, offset, hole).await {
             Ok(found) => Ok(Some(found)),
             Err(Errno::ENXIO) => Ok(None),
@@ -632,12 +629,14 @@ impl Kernel {
     /// An open file is made durable.
     pub(crate) async fn fsync_file(&self, handle: Handle) -> Result<()> {
         let _used = self.hold(handle.fid);
+        let _inode = self.locks.alone(Lock::Inode(handle.fid), "fsync").await;
         self.client.fsync_file(handle.id).await
     }
 
     /// The inode behind a directory is made durable.
     pub(crate) async fn fsync(&self, fid: Fid) -> Result<()> {
         let _used = self.hold(fid);
+        let _inode = self.locks.alone(Lock::Inode(fid), "fsync").await;
         self.client.fsync(fid).await
     }
 
@@ -649,6 +648,7 @@ impl Kernel {
         symlink: &[u8],
     ) -> Result<Attr> {
         let _used = self.hold(parent);
+        let _dir = self.locks.alone(Lock::Inode(parent), "mknod").await;
         let (epoch, asked_at) = self.began();
         let entry = self.client.mknod(parent, name, mode, 0, symlink, cred()).await?;
         let entry = self.introduce(&entry, asked_at);
@@ -665,8 +665,10 @@ impl Kernel {
 
     pub(crate) async fn unlink(&self, parent: Fid, name: &[u8], directory: bool) -> Result<()> {
         let _used = self.hold(parent);
-        let fid = self.lookup(parent, name).await?.ok_or(Errno::ENOENT)?;
+        let _dir = self.locks.alone(Lock::Inode(parent), "unlink").await;
+        let fid = self.look(parent, name).await?.ok_or(Errno::ENOENT)?;
         let _file = self.hold(fid);
+        let _inode = self.locks.alone(Lock::Inode(fid), "unlink").await;
         let done = self.client.unlink(parent, name, directory).await;
         let mut state = lock(&self.state);
         state.drop_attr(parent);
@@ -685,8 +687,10 @@ impl Kernel {
         (flags, whiteout): (RenameFlags, bool),
     ) -> Result<()> {
         let _used = (self.hold(from.0), self.hold(to.0));
-        let moved = self.lookup(from.0, from.1).await?.ok_or(Errno::ENOENT)?;
-        let replaced = self.lookup(to.0, to.1).await?;
+        let _dirs = self.lock_to_rename(from.0, to.0).await;
+        let moved = self.look(from.0, from.1).await?.ok_or(Errno::ENOENT)?;
+        let replaced = self.look(to.0, to.1).await?;
+        let _inodes = self.lock_children((from.0, moved), (to.0, replaced), flags.exchange).await;
         let done = match whiteout {
             true => self.client.rename_whiteout(from, to, flags.no_replace, cred()).await,
             false => self.client.rename(from, to, flags).await,
@@ -703,6 +707,10 @@ impl Kernel {
                 state.name_changed(parent, name);
                 state.names.remove(&(parent, name.to_vec()));
             }
+            state.parents.insert(moved, to.0);
+            if let Some(replaced) = replaced.filter(|_| flags.exchange) {
+                state.parents.insert(replaced, from.0);
+            }
         }
         done
     }
@@ -711,6 +719,13 @@ impl Kernel {
         let _used = (self.hold(from.0), self.hold(parent));
         let fid = self.lookup(from.0, from.1).await?.ok_or(Errno::ENOENT)?;
         let _file = self.hold(fid);
+        let _dir = self.locks.alone(Lock::Inode(parent), "link").await;
+        let is_dir = lock(&self.state).dirs.contains(&fid);
+        let _inode = match is_dir {
+            // It is refused before that.
+            true => None,
+            false => Some(self.locks.alone(Lock::Inode(fid), "link").await),
+        };
         let (epoch, asked_at) = self.began();
         let entry = self.client.link(fid, parent, name).await?;
         let entry = self.introduce(&entry, asked_at);
@@ -723,11 +738,18 @@ impl Kernel {
         let _used = self.hold(parent);
         let fid = self.lookup(parent, name).await?.ok_or(Errno::ENOENT)?;
         let _file = self.hold(fid);
+        let _inode = self.locks.alone(Lock::Inode(fid), "setattr").await;
         let known = self.client.setattr(fid, set, cred()).await;
-        let mut state = lock(&self.state);
-        state.drop_attr(fid);
+        {
+            let mut state = lock(&self.state);
+            state.drop_attr(fid);
+            if let Some(size) = set.size {
+                state.pages.changed(fid);
+                state.sizes.insert(fid, size);
+            }
+        }
         if set.size.is_some() {
-            state.drop_pages(fid);
+            self.drop_pages(fid, pages::ALL, "setattr").await;
         }
         known.map(|known| known.attr)
     }
@@ -750,6 +772,7 @@ impl Kernel {
         let _used = self.hold(parent);
         let fid = self.inode_of(parent, name).await?;
         let _file = self.hold(fid);
+        let _inode = self.locks.alone(Lock::Inode(fid), "setxattr").await;
         let done = match value {
             Some((value, mode)) => {
                 self.client.setxattr(fid, attribute, Bytes::from(value), mode).await
@@ -786,6 +809,7 @@ impl Kernel {
         let _used = self.hold(parent);
         let fid = self.inode_of(parent, name).await?;
         let _file = self.hold(fid);
+        let _inode = self.locks.alone(Lock::Inode(fid), "setxattr").await;
         let done = match osts.is_empty() {
             true => self.client.setstripe(fid, policy).await,
             false => self.client.setlayout(fid, policy.stripe_size, osts).await,
@@ -830,6 +854,7 @@ impl Kernel {
         let mut after = DirCookie::START;
         let mut out = Vec::new();
         loop {
+            let _dir = self.locks.shared(Lock::Inode(fid), "readdir").await;
             let page =
                 self.client.readdir(fid, after, READDIR_COUNT, AtimePolicy::Relative).await?;
             if let Some(last) = page.entries.last() {
@@ -897,7 +922,10 @@ impl Kernel {
         for (fid, _) in &idle {
             state.refs.remove(fid);
             state.attrs.remove(fid);
-            state.pages.remove(fid);
+            state.pages.forget(*fid);
+            state.sizes.remove(fid);
+            state.parents.remove(fid);
+            state.dirs.remove(fid);
             state.names.retain(|(parent, _), found| parent != fid && *found != Some(*fid));
         }
         drop(state);

@@ -79,6 +79,7 @@ pub const FULL: Minimums = &[
     ("claimed: lock", 20_000),
     ("claimed: open", 8000),
     ("open that an MDT had kept", 1000),
+    ("open closed before a last name went", 60),
     ("claimed: file lock", 1500),
     ("frame torn", 1000),
     ("checkpoint cut off", 60),
@@ -127,6 +128,8 @@ pub const FULL: Minimums = &[
     ("claimed: part", 700),
     ("crash behind parts", 80),
     ("stop behind parts", 80),
+    ("call waited for a lock of the kernel", 40_000),
+    ("invalidation waited for pages", 200),
     ("disks slow for who gives a lock back", 1200),
     ("told that it goes on", 500),
 ];
@@ -153,6 +156,9 @@ pub const CONTENTION: Minimums = &[
     ("record read", 440_000),
     ("record appended", 80_000),
     ("answer from a kernel cache", 700_000),
+    ("call waited for a lock of the kernel", 330_000),
+    ("call waited for pages", 8000),
+    ("invalidation waited for pages", 18_000),
     ("group joined", 50_000),
     ("record of a group written", 130_000),
     ("record of a group looked at", 80_000),
@@ -225,6 +231,7 @@ pub const GIVEN: Minimums = &[
     ("fsync believed", 40_000),
     ("object change lost", 14_000),
     ("answer from a kernel cache", 600_000),
+    ("call waited for a lock of the kernel", 16_000),
     ("file looked at in the end", 12_000),
 ];
 

@@ -553,7 +553,9 @@ impl World {
             Event::Invalidate(client, what, signal) => {
                 let alive = |node: &&Node| node.id == client && !node.dead;
                 if let Some(node) = self.nodes.iter().find(alive) {
-                    node.kernel.invalidate(what, signal);
+                    let kernel = node.kernel.clone();
+                    let drops = async move { signal.raise(kernel.invalidate(what).await) };
+                    self.executor.spawn(client.0, Box::pin(drops));
                 }
             }
             Event::Prune(client, inodes) => {

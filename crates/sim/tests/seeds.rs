@@ -61,7 +61,7 @@ fn a_bad_network_is_not_noticed() {
 
 #[test]
 fn crashes_lose_only_what_was_not_synced() {
-    let seeds = 320;
+    let seeds = 400;
     let total = run_all(Config::full, seeds);
     let mut missing = total.missing(report::FULL, seeds);
     missing.extend(total.traffic.missing(EACH_FAULT_MIN));

@@ -469,6 +469,31 @@ mod tests {
     }
 
     #[test]
+    fn a_goodbye_ends_the_export_and_is_left_to_the_service() {
+        let (mut core, mut out) = (core(), Outbox::new());
+        let connection = core.exports.connect(ClientId(1), Endpoint::Client(ClientId(1)), 1);
+        let Connection::Open(generation) = connection else { panic!("{connection:?}") };
+        let header = Header { generation, ..header(0) };
+        let body = Body::Request(Request::Disconnect);
+        let goodbye = Message { header, body, bulk: Bulk::None };
+        let mut answers = |message: &Message| {
+            let left = core.admit(message.clone(), &mut out);
+            let sent: Vec<Effect> = out.drain().collect();
+            let [Effect::Send(Message { body: Body::Reply(reply), .. })] = &sent[..] else {
+                panic!("it is answered once: {sent:?}")
+            };
+            (left, reply.error, core.is_current(&header))
+        };
+        // A service that did not see it would keep what the client had.
+        assert_eq!(answers(&goodbye), (Some(goodbye.clone()), None, false));
+        // Whoever said it is nobody from then on, and there is nothing left to clean up.
+        assert_eq!(answers(&goodbye), (None, Some(Errno::ESTALE), false));
+        assert!(
+            core.exports.clients().next().is_none() && core.exports.peer(ClientId(1)).is_none()
+        );
+    }
+
+    #[test]
     fn a_value_is_read_again_rather_than_kept_for_a_duplicate() {
         let config = CoreConfig { me: Endpoint::Mdt(0), boot_epoch: 1, hash_key: 2 };
         let mut core = Core::new(config, Store::new(1, 0, StoreLimits::default()));

@@ -406,18 +406,6 @@ impl Exports {
             slot.reply = Some(reply.clone());
         }
     }
-
-    /// Forgets a request that was admitted but not executed, so that it may come again.
-    pub fn forget(&mut self, header: &Header) {
-        let Some(export) = self.all.get_mut(&header.client) else { return };
-        if let Some(slot) = export.slots.get_mut(&header.slot)
-            && slot.seq == header.seq
-            && in_this_life(export.born, export.generation, header.generation)
-            && slot.reply.is_none()
-        {
-            slot.seq -= 1;
-        }
-    }
 }
 
 /// Whether a request of generation `then` was admitted by an export opened with generation

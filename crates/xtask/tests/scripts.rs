@@ -137,4 +137,15 @@ fn a_sample_of_nothing_is_refused() {
         assert!(refused.status.code() == Some(1) && errors.contains(said), "{name}: {refused:?}");
         assert!(refused.stdout.is_empty(), "{refused:?}");
     }
+    let (all, none) = (&[][..], &["04", "no-such-bug"][..]);
+    for (patches, name, value, said) in [
+        (all, "PLANT_SEEDS", "0", "PLANT_SEEDS and PLANT_BLOCK are numbers"),
+        (all, "PLANT_BLOCK", "some", "PLANT_SEEDS and PLANT_BLOCK are numbers"),
+        (none, "PLANT_SEEDS", "1", "has no-such-bug in its name"),
+    ] {
+        let refused = run("scripts/plants.sh", patches, &[(name, value)]);
+        let errors = String::from_utf8_lossy(&refused.stderr);
+        assert!(refused.status.code() == Some(1) && errors.contains(said), "{name}: {refused:?}");
+        assert!(refused.stdout.is_empty(), "{refused:?}");
+    }
 }

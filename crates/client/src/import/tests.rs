@@ -4,7 +4,7 @@
 use std::pin::Pin;
 
 use sateen_types::{Ino, Timestamp};
-use sateen_wire::{Cred, MdtReply, MdtRequest, OstReply, SetAttr};
+use sateen_wire::{Cred, MdtReply, MdtRequest, OstReply, SetAttr, Span};
 
 use super::*;
 use crate::port::{KernelInval, Task};
@@ -180,6 +180,39 @@ fn a_target_that_has_failed_or_is_foreign_is_told_of_once_and_asked_each_second(
         ));
         assert_eq!(import.stands(), Connection::Open);
     }
+}
+
+/// What waits for the next connection would wait for ever where there will be none.
+#[test]
+fn who_waits_for_a_target_that_has_failed_is_told() {
+    #[derive(Default)]
+    struct Woken(AtomicU64);
+    impl std::task::Wake for Woken {
+        fn wake(self: Arc<Woken>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    let woken = Arc::<Woken>::default();
+    let waker = std::task::Waker::from(woken.clone());
+    let mut context = std::task::Context::from_waker(&waker);
+    let port = Still::default();
+    let (import, _) = open(Endpoint::Ost(0), &port);
+    let request = (Request::Ost(OstRequest::StatFs), Bulk::None);
+    let mut asked = std::pin::pin!(import.call(&port, request, WAITED_FOR, (|| 0, false), None));
+    assert!(asked.as_mut().poll(&mut context).is_pending());
+    assert!(import.lost(&port.one().header));
+    woken.0.store(0, Ordering::Relaxed);
+    // It is busy starting, and then it says that it cannot.
+    for (errno, told) in [(Errno::EAGAIN, false), (Errno::EIO, true)] {
+        import.connect(&port);
+        reply(&import, &port, &port.one().header, Reply::error(errno));
+        assert_eq!(woken.0.load(Ordering::Relaxed) > 0, told, "{errno:?}");
+        let answer = asked.as_mut().poll(&mut context);
+        let failed = matches!(&answer, std::task::Poll::Ready(Err(Errno::EIO)));
+        assert_eq!((failed, answer.is_pending()), (told, !told), "{answer:?}");
+        assert_eq!(import.info().state, ImportState::Disconnected);
+    }
+    assert_eq!(import.info().in_flight, 0, "its slot is free");
 }
 
 #[test]
@@ -423,6 +456,66 @@ fn an_append_to_an_ost_that_is_taken_out_of_use_fails_and_is_not_sent_again() {
         assert_eq!(to.0, to.1, "it holds the slot");
     }
     assert_eq!(import.info().in_flight, 0);
+}
+
+/// Of two writes of the same bytes that were under way together nobody knows which the OST did last: to
+/// write the younger answer again could bring back what the other one has overwritten.
+#[test]
+fn what_was_written_beside_the_same_bytes_is_not_kept() {
+    let [object, other] = [0, 1].map(|stripe| sateen_types::ObjectId { fid: Fid::ROOT, stripe });
+    let write = |object, offset| OstRequest::Write { object, layout_gen: 1, offset, grant_used: 0 };
+    let append = |object| OstRequest::Append { object, layout_gen: 1, grant_used: 0 };
+    let many = |object, pieces: &[(u64, u32)]| {
+        let span = |(offset, len): &(u64, u32)| Span { offset: *offset, len: *len };
+        let pieces = pieces.iter().map(span).collect();
+        OstRequest::WriteMany { object, layout_gen: 1, pieces, grant_used: 0 }
+    };
+    let is_kept = |beside: Option<OstRequest>| {
+        let (unstable, port) = (Arc::<Unstable>::default(), Still::default());
+        unstable.set_max(1 << 20, 1 << 20);
+        let import =
+            Import::new(AT, (Endpoint::Ost(0), 3), (ME, 1), (Arc::default(), unstable.clone()));
+        import.connect(port.at(SECOND_NS));
+        reply(&import, &port, &port.one().header, connected(5, 0, 0));
+        let _admitted = unstable.admit(Fid::ROOT, 0, true);
+        let ask = |request| {
+            let request = (Request::Ost(request), Bulk::Data(bytes::Bytes::from_static(b"four")));
+            Box::pin(import.call(&port, request, WAITED_FOR, (|| 0, false), None))
+        };
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        // Bytes 10 to 13.
+        let mut first = ask(write(object, 10));
+        assert!(first.as_mut().poll(&mut context).is_pending());
+        let sent = port.one().header;
+        let mut second = beside.map(ask);
+        if let Some(second) = &mut second {
+            assert!(second.as_mut().poll(&mut context).is_pending());
+        }
+        let written = OstReply::Written { len: 4, boot_epoch: 5, granted: 0 };
+        reply(&import, &port, &sent, Reply::ok(ReplyBody::Ost(written)));
+        unstable.next_due(0, 6, 0).is_some()
+    };
+    assert!(is_kept(None), "nothing else is under way");
+    for rival in [
+        write(object, 7),
+        write(object, 10),
+        write(object, 13),
+        many(object, &[(0, 2), (13, 2)]),
+        append(object),
+    ] {
+        assert!(!is_kept(Some(rival.clone())), "{rival:?}");
+    }
+    for beside in [
+        write(object, 6),
+        write(object, 14),
+        write(other, 10),
+        many(object, &[(8, 2), (14, 2)]),
+        many(other, &[(10, 4)]),
+        append(other),
+        OstRequest::Read { object, offset: 10, len: 4 },
+    ] {
+        assert!(is_kept(Some(beside.clone())), "{beside:?}");
+    }
 }
 
 /// What was appended is kept against a crash of its OST as what was written there.

@@ -341,7 +341,7 @@ impl Client {
             }
         });
         debug_assert!(made.grants.iter().count() <= sateen_wire::GRANTS_MAX, "inline grants");
-        match self.finish_create(parent, &inode, (id, how, cred), &made).await {
+        match self.finish_create((parent, name), &inode, (id, how, cred), &made).await {
             Ok(created) => Ok(created),
             Err(errno) => {
                 self.files.of(id.id).remove(&id.id);
@@ -353,7 +353,7 @@ impl Client {
 
     async fn finish_create(
         self: &Arc<Client>,
-        parent: Fid,
+        (parent, name): (Fid, &[u8]),
         inode: &Arc<Inode>,
         (id, how, cred): (OpenId, OpenHow, Cred),
         made: &Made,
@@ -371,7 +371,7 @@ impl Client {
             let set = SetAttr { size: Some(0), ..SetAttr::default() };
             opened.known = Box::pin(self.setattr(inode.fid, set, cred)).await?;
         }
-        let mut entry = self.entry(parent, answer.0, made.stamp).await?;
+        let mut entry = self.entry((parent, name), answer.0, made.stamp).await?;
         entry.inode = Some(opened.known);
         Ok((entry, opened))
     }

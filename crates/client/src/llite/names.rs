@@ -1,6 +1,9 @@
 //! Names: lookup, create, link, unlink, rename.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use bytes::Bytes;
 use sateen_types::{Attr, DirCookie, Errno, Fid, Layout, Name, Result};
@@ -12,6 +15,7 @@ use super::{Entry, Known};
 use crate::client::Client;
 use crate::inode::{Inode, InodeState};
 use crate::mdc::MdtAnswer;
+use crate::open_cache::name_hash;
 use crate::statahead::Changing;
 use crate::stats::Verb;
 use crate::sync::lock;
@@ -148,11 +152,11 @@ impl Client {
         }
         let mut again = LOOKED_UP_AGAIN_MAX;
         loop {
-            let name = Name::new(name)?;
-            if self.is_absent(parent, &name) {
+            let wanted = Name::new(name)?;
+            if self.is_absent(parent, &wanted) {
                 return Ok(Entry { inode: None, held: true, since: None });
             }
-            let request = self.lookup_request(parent, name);
+            let request = self.lookup_request(parent, wanted);
             let answer = match self.mdt_stamped(parent, request).await {
                 Ok(answer) => answer,
                 Err((Errno::ENOENT, stamp)) => {
@@ -165,7 +169,7 @@ impl Client {
                 Err((errno, _)) => return Err(errno),
             };
             let MdtReply::Inode { attr } = answer.body else { return Err(Errno::EPROTO) };
-            match self.entry(parent, attr, answer.stamp).await {
+            match self.entry((parent, name), attr, answer.stamp).await {
                 // It was removed, or replaced, before all of it was known. The kernel would ask
                 // once more, and give the program the error if that happens again.
                 Err(Errno::ESTALE) if again > 0 => again -= 1,
@@ -174,15 +178,16 @@ impl Client {
         }
     }
 
-    /// An entry of `parent` that was found or made by a request sent at `stamp`.
+    /// An entry of a directory that was found or made by a request sent at `stamp`.
     pub(crate) async fn entry(
         self: &Arc<Client>,
-        parent: Fid,
+        (parent, name): (Fid, &[u8]),
         attr: Attr,
         stamp: u64,
     ) -> Result<Entry> {
         let inode = self.inode(attr.fid);
         let known = self.know(&inode, attr, stamp).await?;
+        lock(&inode.state).named = name_hash(parent, name);
         let by_parent = self.stands(parent, Ibits::UPDATE, stamp);
         let by_itself = !by_parent && self.stands(attr.fid, Ibits::LOOKUP, stamp);
         let since = by_itself.then_some(stamp);
@@ -246,7 +251,7 @@ impl Client {
     ) -> Result<Entry> {
         let make = Make { mode, rdev, symlink, open: None, exclusive: true, cred };
         let made = self.make(parent, name, make).await?;
-        let entry = self.entry(parent, made.attr, made.stamp).await?;
+        let entry = self.entry((parent, name), made.attr, made.stamp).await?;
         if made.attr.is_dir() {
             let inode = self.inode(made.attr.fid);
             lock(&inode.state).is_empty_dir(made.stamp, &self.known_names);
@@ -266,7 +271,24 @@ impl Client {
     ) -> Result<()> {
         let name = Name::new(name)?;
         let _changing = self.changes_name(parent, &name);
-        let answer = self.mdt(parent, MdtRequest::Unlink { parent, name, directory }).await?;
+        let mut closing = self.closes_before(parent, name.as_bytes());
+        let mut removing = pin!(self.mdt(parent, MdtRequest::Unlink { parent, name, directory }));
+        let mut answer = None;
+        let both = poll_fn(|context| {
+            closing.take_if(|closing| closing.as_mut().poll(context).is_ready());
+            if answer.is_none() {
+                let Poll::Ready(removed) = removing.as_mut().poll(context) else {
+                    return Poll::Pending;
+                };
+                answer = Some(removed);
+            }
+            if closing.is_some() {
+                Poll::Pending
+            } else {
+                answer.take().map_or(Poll::Pending, Poll::Ready)
+            }
+        });
+        let answer = both.await?;
         let MdtReply::Removed { attr, parent: dir } = answer.body else {
             return Err(Errno::EPROTO);
         };
@@ -400,16 +422,17 @@ impl Client {
     /// # Errors
     /// As `link`.
     pub async fn link(self: &Arc<Client>, fid: Fid, parent: Fid, name: &[u8]) -> Result<Entry> {
-        let name = Name::new(name)?;
-        let _adding = self.asks_for_name(parent, &name);
-        let answer = self.mdt(parent, MdtRequest::Link { fid, parent, name }).await?;
+        let new_name = Name::new(name)?;
+        let _adding = self.asks_for_name(parent, &new_name);
+        let request = MdtRequest::Link { fid, parent, name: new_name };
+        let answer = self.mdt(parent, request).await?;
         let MdtReply::Inode { attr } = answer.body else { return Err(Errno::EPROTO) };
         let sent = answer.stamp;
         self.own_change(&self.inode(parent), None, sent).await;
         let inode = self.inode(fid);
         inode.update(|state| state.nameless = false);
         self.own_change(&inode, Some(attr), sent).await;
-        self.entry(parent, attr, sent).await
+        self.entry((parent, name), attr, sent).await
     }
 
     /// The kernel is about to hear of an inode: one reference more. Says whether its attributes

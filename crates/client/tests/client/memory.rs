@@ -28,6 +28,7 @@ const NOTHING: Census = Census {
     dirty_bytes: 0,
     opens_kept: 0,
     opens_reused: 0,
+    opens_closed_first: 0,
     opens_unclosed: 0,
     kept_in_parts: 0,
 };

@@ -10,7 +10,7 @@ use sateen_wire::{
     MdtReply, MdtRequest, OpenId, OstReply, OstRequest, Reply, ReplyBody, Request,
 };
 
-use crate::rig::{CRED, FILE, Rig, WRITE, attr, grant, reply};
+use crate::rig::{CRED, FILE, Rig, Verb, WRITE, attr, grant, reply};
 
 const META: Ibits = Ibits::META;
 const DATA: Ibits = Ibits::DATA;
@@ -524,4 +524,101 @@ fn who_leaves_closes_what_is_kept_for_writing() {
     let leaving = rig.start(async move { client.unmount().await });
     assert_eq!(is_closed(&rig), OpenId { id: first });
     drop(leaving);
+}
+
+fn look_up(rig: &Rig, nlink: u32) {
+    let client = rig.client.clone();
+    let mut looking = rig.start(async move { client.lookup(Fid::ROOT, b"name").await });
+    let (header, request) = rig.take_mdt();
+    assert!(matches!(request, MdtRequest::Lookup { .. }), "{request:?}");
+    let attr = Attr { nlink, ..attr(1, 10) };
+    rig.answer(&header, reply(MdtReply::Inode { attr }, &[]));
+    assert!(rig.poll(&mut looking).unwrap().is_ok());
+}
+
+/// A file that was found by a name of the root directory, opened and closed, and is kept.
+fn kept_by_name(how: OpenHow, nlink: u32) -> (Rig, u64) {
+    let rig = Rig::with_osts(1);
+    rig.client.set_closes_first();
+    look_up(&rig, nlink);
+    let (first, _) = open(&rig, how);
+    assert!(rig.client.introduce(FILE), "the kernel knows it");
+    close_here(&rig, first);
+    look_up(&rig, nlink);
+    assert_eq!(rig.client.census().opens_kept, 1);
+    (rig, first)
+}
+
+fn remove(rig: &Rig, name: &'static [u8]) -> Verb<Result<()>> {
+    let client = rig.client.clone();
+    rig.start(async move { client.unlink(Fid::ROOT, name, false).await })
+}
+
+fn is_removed(rig: &Rig, removing: &mut Verb<Result<()>>, nlink: u32) {
+    let (header, request) = rig.take_mdt();
+    assert!(matches!(request, MdtRequest::Unlink { .. }), "{request:?}");
+    let attr = Some(Attr { nlink, ..attr(2, 10) });
+    rig.answer(&header, reply(MdtReply::Removed { attr, parent: None }, &[]));
+    let done = rig.poll(removing).or_else(|| {
+        rig.kernel_is_done();
+        rig.poll(removing)
+    });
+    assert_eq!(done, Some(Ok(())));
+}
+
+#[test]
+fn who_removes_the_last_name_has_closed_the_file_before() {
+    for how in [READ, WRITE] {
+        let (rig, first) = kept_by_name(how, 1);
+        let mut removing = remove(&rig, b"name");
+        // Both are on their way, in this order.
+        assert_eq!(is_closed(&rig), OpenId { id: first });
+        is_removed(&rig, &mut removing, 0);
+        let census = rig.client.census();
+        assert_eq!((census.opens_kept, census.opens_closed_first), (0, 1));
+        assert!(all_asked(&rig).is_empty(), "there is nothing to be closed any more");
+    }
+}
+
+/// One that is slow to answer is waited for: until then the MDT may have it open.
+#[test]
+fn a_removal_ends_with_the_close_before_it() {
+    let (rig, _) = kept_by_name(READ, 1);
+    let mut removing = remove(&rig, b"name");
+    let (closing, request) = rig.take_mdt();
+    assert!(matches!(request, MdtRequest::Close { .. }), "{request:?}");
+    let (header, request) = rig.take_mdt();
+    assert!(matches!(request, MdtRequest::Unlink { .. }), "{request:?}");
+    let attr = Some(Attr { nlink: 0, ..attr(2, 10) });
+    rig.answer(&header, reply(MdtReply::Removed { attr, parent: None }, &[]));
+    assert_eq!(rig.poll(&mut removing), None);
+    rig.answer(&closing, reply(MdtReply::Done, &[]));
+    rig.kernel_is_done();
+    assert_eq!(rig.poll(&mut removing), Some(Ok(())));
+}
+
+#[test]
+fn what_keeps_a_name_or_is_open_or_has_another_name_is_not_closed_before() {
+    // It has a further name.
+    let (rig, _) = kept_by_name(READ, 2);
+    let mut removing = remove(&rig, b"name");
+    is_removed(&rig, &mut removing, 1);
+    // A program has it open: there is more to come.
+    let (rig, first) = kept_by_name(READ, 1);
+    let (second, _) = open(&rig, WRITE);
+    let mut removing = remove(&rig, b"name");
+    is_removed(&rig, &mut removing, 0);
+    all_asked(&rig);
+    assert_ne!(first, second);
+    // Somebody else's name.
+    let (rig, _) = kept_by_name(READ, 1);
+    let mut removing = remove(&rig, b"other");
+    is_removed(&rig, &mut removing, 1);
+    assert_eq!(rig.client.census().opens_kept, 1);
+    // It was taken over since, and closed.
+    let (rig, _) = kept_by_name(READ, 1);
+    let handle = open_again(&rig, READ).unwrap();
+    let mut removing = remove(&rig, b"name");
+    is_removed(&rig, &mut removing, 0);
+    close(&rig, handle);
 }

@@ -1,4 +1,4 @@
-//! How many pieces are under way at once, and what passes those that wait.
+//! How many jobs are under way at once, and what passes those that wait.
 
 use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};

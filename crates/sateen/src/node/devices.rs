@@ -684,11 +684,11 @@ fn of_client(client: &Arc<Client>, naming: &Naming, out: &mut Vec<Param<'static>
     let tables = move || {
         let census = counted.census();
         let Census { inodes, locks, files, unsynced, lost, dirty_bytes, .. } = census;
-        let Census { opens_kept, opens_reused, opens_unclosed, .. } = census;
+        let Census { opens_kept, opens_reused, opens_closed_first, opens_unclosed, .. } = census;
         format!(
             "inodes: {inodes}\nlocks: {locks}\nfiles: {files}\nunsynced: {unsynced}\nlost: {lost}\n\
              dirty_bytes: {dirty_bytes}\nopens_kept: {opens_kept}\nopens_reused: {opens_reused}\n\
-             opens_unclosed: {opens_unclosed}"
+             opens_closed_first: {opens_closed_first}\nopens_unclosed: {opens_unclosed}"
         )
     };
     out.push(Param::shown(format!("{prefix}/tables"), tables));

@@ -495,6 +495,7 @@ fn make(reactor: &Arc<Reactor>, targets: Targets<'_>) -> (Arc<Client>, Arc<Clien
     client.set_dirty_max(DIRTY_BYTES, DIRTY_IN_ALL_BYTES);
     if targets.elsewhere.is_empty() {
         client.set_osts_are_here();
+        client.set_closes_first();
     } else {
         client.ping_every(PING_NS);
         client.set_read_ahead_forward(true);

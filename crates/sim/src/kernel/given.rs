@@ -10,7 +10,7 @@ use sateen_client::{OpenHow, Patience, Port, Way};
 use sateen_osd::{ObjectError, ObjectStore};
 use sateen_types::{Errno, Fid, Result};
 
-use super::{Handle, Kernel, PAGE_BYTES, cred};
+use super::{Handle, Kernel, Lock, PAGE_BYTES, cred};
 use crate::executor::lock;
 use crate::port::{Backing, SimPort};
 use crate::random::Random;
@@ -88,7 +88,7 @@ impl Kernel {
     }
 
     /// What has come of it so far.
-    pub(crate) fn given_counts(&self) -> Vec<(&'static str, u64)> {
+    pub(super) fn given_counts(&self) -> Vec<(&'static str, u64)> {
         let counts = self.given.as_ref().map(|given| lock(&given.counts).clone());
         counts.into_iter().flatten().collect()
     }
@@ -127,7 +127,7 @@ impl Kernel {
             return Err(Errno::EIO);
         }
         if way != Way::Ordinary {
-            lock(&self.state).drop_pages(fid);
+            lock(&self.state).pages.changed(fid);
         }
         given.count(match way {
             Way::Ordinary => "open as ever",
@@ -239,6 +239,7 @@ impl Kernel {
         if given.one_in(4) {
             self.read_ahead(handle, offset).await;
         }
+        let _inode = self.locks.alone(Lock::Inode(handle.fid), "write").await;
         given.pause().await;
         let Backing { store, object } = given.backing(handle.fid)?;
         store.set_time(given.port.now());

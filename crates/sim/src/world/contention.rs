@@ -624,7 +624,7 @@ impl World {
         ] {
             self.report.count(kind, count);
         }
-        let given = self.nodes.iter().flat_map(|node| node.kernel.given_counts());
+        let given = self.nodes.iter().flat_map(|node| node.kernel.counts());
         for (kind, count) in given.collect::<Vec<_>>() {
             self.report.count(kind, count);
         }
@@ -668,7 +668,7 @@ impl World {
                 self.report.mix(&self.now_ns.to_le_bytes());
             }
             if self.now_ns > progress.1 + HANG_NS {
-                return self.fail("no program gets on".to_owned());
+                return self.fail(format!("no program gets on{}", self.kernels_wait()));
             }
             if !self.step() {
                 return;

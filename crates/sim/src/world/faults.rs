@@ -569,6 +569,8 @@ impl World {
         let open = self.open_files();
         let reused = self.nodes.iter().map(|node| node.client.census().opens_reused).sum();
         self.report.count("open that an MDT had kept", reused);
+        let first = self.nodes.iter().map(|node| node.client.census().opens_closed_first).sum();
+        self.report.count("open closed before a last name went", first);
         let ahead = self.nodes.iter().map(|node| node.client.statahead_stats().hits).sum();
         self.report.count("name looked up ahead", ahead);
         let pages = self.nodes.iter().map(|node| node.client.read_ahead_stats().hits).sum();
@@ -582,7 +584,7 @@ impl World {
         let kept = self.nodes.iter().map(|node| node.client.census().kept_in_parts).sum();
         self.report.count("write kept in a part", kept);
         self.parts_of_a_run(Endpoint::Mdt(0));
-        let given = self.nodes.iter().flat_map(|node| node.kernel.given_counts());
+        let given = self.nodes.iter().flat_map(|node| node.kernel.counts());
         for (kind, count) in given.collect::<Vec<_>>() {
             self.report.count(kind, count);
         }

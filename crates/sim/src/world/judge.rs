@@ -210,6 +210,11 @@ impl World {
         }
     }
 
+    /// Whether no target had the time to say how much space it has, and none has ever said so.
+    fn may_lack_space(&self, op: &Op) -> bool {
+        self.config.crashes && matches!(op, Op::StatFs)
+    }
+
     /// The client may not have heard yet that the MDT was lost: what it answers is so now, or
     /// was so before.
     fn judge_cached(&mut self, running: &Running, result: &Answer<Out>) -> Result<(), String> {
@@ -218,7 +223,10 @@ impl World {
         // Its client has gone on as another, and this is how a program hears of what that has cost.
         // A write with `O_SYNC` tells of what an OST has lost as well.
         if matches!(result, Err(Errno::EIO)) {
-            if self.may_tell_loss(running) || self.may_refuse_rename(running) {
+            if self.may_tell_loss(running)
+                || self.may_refuse_rename(running)
+                || self.may_lack_space(op)
+            {
                 return Ok(());
             }
             if self.may_tell_change(running) {
@@ -315,10 +323,7 @@ impl World {
                 return Ok(());
             }
             (Err(Errno::EIO), Ok(())) if self.may_refuse_rename(running) => return Ok(()),
-            // No target had the time to say how much space it has, and none has ever said so.
-            (Err(Errno::EIO), Ok(())) if self.config.crashes && matches!(op, Op::StatFs) => {
-                return Ok(());
-            }
+            (Err(Errno::EIO), Ok(())) if self.may_lack_space(op) => return Ok(()),
             // Whether a file that was open for writing has objects is the MDT's to know.
             (Err(Errno::EEXIST), Ok(())) if self.may_refuse_stripe(&self.model.now, op) => {
                 return Ok(());

@@ -147,12 +147,10 @@ impl World {
             Op::Close { handle } => {
                 let owners = (FLOCK | handle.id, handle.owner);
                 let (known, client) = (&mut self.locking.known, running.client);
-                if !running.mdt_hit && result.is_ok() {
-                    let times = (now_ns - running.began_ns, now_ns);
-                    known.closed(client, handle.fid, owners, times);
-                } else {
-                    known.closed(client, handle.fid, owners, (u64::MAX, now_ns));
-                }
+                let is_done = !running.mdt_hit && result.is_ok();
+                let took_ns = if is_done { now_ns - running.began_ns } else { u64::MAX };
+                let hears_late = self.config.given;
+                known.closed(client, handle.fid, owners, (took_ns, now_ns), hears_late);
                 return false;
             }
             _ => return false,

@@ -14,6 +14,7 @@ impl World {
     /// What a target wants from the world.
     pub(super) fn perform(&mut self, me: Endpoint, wants: Vec<Want>) {
         self.evictions_are_right(me, &wants);
+        self.evicted_are_not_stuck(me, &wants);
         self.thrown_out.extend(wants.iter().filter_map(silence::evicted).map(|(_, client)| client));
         self.changes_come_back(me);
         self.absences_are_right(me, &wants);
@@ -34,9 +35,6 @@ impl World {
         match &message.body {
             Body::Reply(reply) => {
                 self.configuration_told(reply);
-                if let Some(errno) = reply.error {
-                    self.puts_in_doubt(&header, errno);
-                }
                 if let ReplyBody::Mdt(
                     MdtReply::Created { attr, layout: Some(layout), .. }
                     | MdtReply::Opened { attr, layout: Some(layout) },
@@ -148,6 +146,7 @@ impl World {
                     return self.unheard(&message, is_cut);
                 };
                 self.is_offered(index, &message);
+                self.puts_in_doubt(&message);
                 let Some(node) = self.nodes.get(index) else { return };
                 self.clock.set(self.now_ns);
                 node.client.clone().on_message(message);
@@ -225,18 +224,27 @@ impl World {
     /// Takes what a client wished for during the last poll, of this task if there was one.
     pub(super) fn wishes(&mut self, client: ClientId, task: Option<u64>) {
         let Some(node) = self.nodes.iter().find(|node| node.id == client) else { return };
+        let (port, told) = (node.port.clone(), node.kernel.told());
+        for told in told {
+            self.note(|| format!("kernel of client-{:x}: {told}", client.0));
+        }
         let op = task.and_then(|task| self.tasks.get(&task)).copied();
-        for wish in node.port.take() {
+        for wish in port.take() {
             match wish {
                 Wish::Send(message) => {
-                    // The size that is found on the way is a transaction of its own.
-                    let is_report = matches!(
+                    // The size that is found on the way is a transaction of its own. So is the end of an
+                    // orphan: a removal closes first, and the network may turn the two round.
+                    let is_own = matches!(
                         &message.body,
-                        Body::Request(Request::Mdt(MdtRequest::ReportSize { .. }))
+                        Body::Request(Request::Mdt(
+                            MdtRequest::ReportSize { .. }
+                                | MdtRequest::Close { .. }
+                                | MdtRequest::Cancel { .. }
+                        ))
                     );
                     let op = op.or_else(|| self.asked_again(&message));
                     // Slots of other targets count by themselves.
-                    let asks = message.header.to == Endpoint::Mdt(0) && !is_report;
+                    let asks = message.header.to == Endpoint::Mdt(0) && !is_own;
                     if let Some(op) = op.filter(|_| asks) {
                         let header = message.header;
                         let key = (header.client, header.generation, header.slot, header.seq);

@@ -17,7 +17,7 @@ use crate::random::Random;
 
 /// Of so many records that are written where clients have parts one is followed by the end of the
 /// MDT: else few have any when it ends. Half of these ends are crashes.
-const RECORDS_PER_END: u64 = 14;
+const RECORDS_PER_END: u64 = 9;
 /// How long the MDT is away then, at most: 400 ms.
 const DOWN_NS: u64 = 400_000_000;
 

@@ -182,6 +182,22 @@ impl World {
         }
     }
 
+    /// Nobody is thrown out because his own calls kept his kernel from what it was told to drop; and
+    /// nobody at all where nothing goes wrong.
+    pub(super) fn evicted_are_not_stuck(&mut self, me: Endpoint, wants: &[Want]) {
+        for (at, client) in wants.iter().filter_map(evicted) {
+            let alive = |node: &Node| Endpoint::Client(node.id) == at && !node.dead;
+            let is_it = |node: &&Node| alive(node) && node.client.incarnation() == client;
+            let Some(node) = self.nodes.iter().find(is_it) else { continue };
+            let calm = !self.config.network_faults && !self.config.crashes;
+            let stuck = node.kernel.stuck().or_else(|| calm.then(|| "nothing is wrong".to_owned()));
+            if let Some(why) = stuck {
+                let all = self.kernels_wait();
+                return self.fail(format!("{me} evicts {at}: {why}{all}"));
+            }
+        }
+    }
+
     /// Whether targets know clients that are gone.
     pub(super) fn knows_the_dead(&self) -> bool {
         let living = self.living();

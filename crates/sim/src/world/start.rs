@@ -138,6 +138,10 @@ impl World {
         if ping_ns == 0 && self.has_rowers() && self.config.seed / 8 % 2 == 1 {
             ping_ns = PING_NS[0];
         }
+        // As where the servers are in its process.
+        if self.random.one_in(2) {
+            client.set_closes_first();
+        }
         client.ping_every(ping_ns);
         if ping_ns == 0 {
             self.silence.is_mute(id);
@@ -158,7 +162,9 @@ impl World {
             let set = client.set_read_ahead_slow_ns(0);
             debug_assert_eq!(set, Ok(()));
         }
-        let mut kernel = Kernel::new(client.clone());
+        // Some have none above, and their programs call them as they please.
+        let keeps_apart = self.config.seed % 5 != 4;
+        let mut kernel = Kernel::new(client.clone(), keeps_apart, self.config.trace > 0);
         if let Some(from) = self.passthrough() {
             client.set_passthrough(Some(from));
             kernel.is_given_files(port.clone(), Random::new(self.random.any()));
@@ -203,7 +209,9 @@ impl World {
                 self.report.count("listing answered from pages", listed);
                 let reused = place.client.census().opens_reused;
                 self.report.count("open that an MDT had kept", reused);
-                for (kind, count) in place.kernel.given_counts() {
+                let first = place.client.census().opens_closed_first;
+                self.report.count("open closed before a last name went", first);
+                for (kind, count) in place.kernel.counts() {
                     self.report.count(kind, count);
                 }
                 *place = new;

@@ -57,7 +57,7 @@ impl World {
         let hangs = |r: &&Running| self.now_ns > r.began_ns.max(self.mdt_crashed_ns) + HANG_NS;
         let hang = self.running.values().next().filter(hangs);
         if let Some(hang) = hang.map(|r| format!("{:?} of {:?} never ends", r.op, r.client)) {
-            self.fail(hang);
+            self.fail(format!("{hang}{}", self.kernels_wait()));
         }
         self.maybe_fault();
         self.maybe_stop(self.report.operations, self.next_op <= self.config.operations);
@@ -68,6 +68,14 @@ impl World {
             self.maybe_late();
             self.maybe_stand_still();
         }
+    }
+
+    /// Who waits for whom in the clients' kernels, to be said of what hangs.
+    pub(super) fn kernels_wait(&self) -> String {
+        let alive = self.nodes.iter().filter(|node| !node.dead);
+        let all =
+            alive.flat_map(|node| node.kernel.waits().into_iter().map(|wait| (node.id, wait)));
+        all.map(|(id, wait)| format!("; in the kernel of client-{:x} {wait}", id.0)).collect()
     }
 
     /// A mount has ended.
