@@ -220,6 +220,8 @@ pub(crate) struct Running {
     ost_hit: bool,
     /// It is a write of which its client cannot know whether it was done: it may fail.
     in_doubt: bool,
+    /// It appends, and this was the end when a crash first left that open.
+    end_then: Option<u64>,
     /// Its client is dead, and its last messages are on their way.
     dead: bool,
     transno: u64,

@@ -339,11 +339,14 @@ impl World {
     /// Writes and truncates that run now have happened, in part, or have not.
     fn running_may_have_written(&mut self) {
         let now_ns = self.now_ns;
-        for running in self.running.values() {
+        for running in self.running.values_mut() {
             match &running.op {
                 Op::Write { handle, offset, data: bytes } => {
                     let data = self.model.data.entry(handle.fid).or_default();
                     let offset = if handle.how.append { data.size() } else { *offset };
+                    if handle.how.append && data.is_certain() {
+                        running.end_then = Some(offset);
+                    }
                     data.may_have_written(running.client, (offset, bytes), now_ns, false);
                 }
                 Op::Allocate { handle, offset, len, how } => {

@@ -408,8 +408,8 @@ impl World {
 
     /// A write with `O_SYNC` whose sync has failed is there all the same.
     fn written_not_synced(&mut self, running: &Running) {
-        let Op::Write { handle, offset, data: bytes } = &running.op else { return };
-        let offset = self.place_of(handle, *offset, bytes);
+        let Op::Write { handle, data: bytes, .. } = &running.op else { return };
+        let offset = self.place_of(running, bytes);
         let data = self.model.data.entry(handle.fid).or_default();
         data.may_have_written(running.client, (offset, bytes), self.now_ns, true);
     }

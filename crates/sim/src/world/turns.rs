@@ -227,6 +227,7 @@ impl World {
             mdt_hit: lost || node.dirty.contains(&Endpoint::Mdt(0)),
             ost_hit: node.dirty.iter().any(|target| matches!(target, Endpoint::Ost(_))),
             in_doubt: false,
+            end_then: None,
             transno: 0,
             floor,
             touched,

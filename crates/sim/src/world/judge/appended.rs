@@ -1,18 +1,21 @@
 //! Where an append went that began when the end of its file was known, and ended when it was not any
-//! more: somebody was lost meanwhile with writes that he kept, and where these would have ended nothing
-//! is. Whoever appends asks once it has the lock, and so does this.
+//! more. Either somebody was lost meanwhile with writes that he kept, and where these would have ended
+//! nothing is: whoever appends asks once it has the lock, and so does this. Or an OST has crashed under
+//! the append itself, and has lost some of it, so that its objects end in the middle of what was written:
+//! then it went to the end that was known when the OST crashed.
 
 use sateen_types::{Endpoint, Fid, ObjectId};
 
-use crate::kernel::Handle;
-use crate::world::World;
+use crate::work::Op;
+use crate::world::{Running, World};
 
 impl World {
     /// Where a write that has ended was put; `bytes` are those that it has told of, or all if it
     /// failed.
-    pub(super) fn place_of(&mut self, handle: &Handle, offset: u64, bytes: &[u8]) -> u64 {
+    pub(super) fn place_of(&mut self, running: &Running, bytes: &[u8]) -> u64 {
+        let Op::Write { handle, offset, .. } = &running.op else { return 0 };
         if !handle.how.append {
-            return offset;
+            return *offset;
         }
         let data = self.model.data.entry(handle.fid).or_default();
         if data.is_certain() {
@@ -22,8 +25,18 @@ impl World {
         let reach = self.reach(handle.fid);
         let len = bytes.len() as u64;
         let begin = reach.checked_sub(len).filter(|at| self.stored(handle.fid, *at, len) == bytes);
+        let begin =
+            begin.or_else(|| running.end_then.filter(|at| self.is_torn(handle.fid, *at, bytes)));
         let data = self.model.data.entry(handle.fid).or_default();
         data.appended_at(begin.unwrap_or(reach))
+    }
+
+    /// Whether all that the objects have from a place on may be what a crash has left of these bytes:
+    /// that shows where they ended, or some of them, and not where the file did before.
+    fn is_torn(&self, fid: Fid, at: u64, bytes: &[u8]) -> bool {
+        let Some(len) = self.reach(fid).checked_sub(at) else { return false };
+        let there = self.stored(fid, at, len);
+        len <= bytes.len() as u64 && there.iter().zip(bytes).all(|(is, was)| is == was || *is == 0)
     }
 
     /// How far a file's objects show that it goes.

@@ -96,11 +96,11 @@ impl World {
                 }
                 Ok(())
             }
-            (Op::Write { handle, offset, data: bytes }, Out::Written(written)) => {
+            (Op::Write { handle, data: bytes, .. }, Out::Written(written)) => {
                 if *written != bytes.len() {
                     return Err(format!("only {written} bytes"));
                 }
-                let offset = self.place_of(handle, *offset, bytes);
+                let offset = self.place_of(running, bytes);
                 let data = self.model.data.entry(handle.fid).or_default();
                 if handle.how.append {
                     // It has seen that this is the end.

@@ -23,7 +23,7 @@ impl World {
         let holds = result.is_ok() && !running.mdt_hit;
         let last_op = self.next_op - 1;
         match &running.op {
-            Op::Write { handle, offset, data: bytes } => {
+            Op::Write { handle, data: bytes, .. } => {
                 // A write may end in the middle, at the object that failed.
                 let done = match result {
                     Ok(Out::Written(done)) => (*done).min(bytes.len()),
@@ -31,7 +31,7 @@ impl World {
                 };
                 let (acked, rest) = bytes.split_at(done);
                 let told = if result.is_ok() { acked } else { bytes };
-                let offset = self.place_of(handle, *offset, told);
+                let offset = self.place_of(running, told);
                 let rest_at = offset + done as u64;
                 // Who was lost with an append knew where the end was, which nobody knows since, and may
                 // have sent it there; an OST may not have heard of it yet.
