@@ -179,12 +179,8 @@ impl Data {
         let end = offset + len as u64;
         self.others_wrote_out(client, (offset, end));
         // What was there may be any of these.
-        for piece in &self.maybe {
-            let mut before = vec![piece.clone()];
-            subtract(&mut before, 0, offset);
-            subtract(&mut before, end, u64::MAX);
-            self.kept.extend(before.into_iter().map(|piece| Piece { client, ..piece }));
-        }
+        let before = self.maybe.iter().filter_map(|piece| piece.within(offset, end));
+        self.kept.extend(before.map(|piece| Piece { client, ..piece }));
         self.kept.push(Piece { client, offset, bytes, settles_ns: 0 });
     }
 

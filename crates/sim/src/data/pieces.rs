@@ -33,6 +33,15 @@ impl Piece {
         self.offset + self.bytes.len() as u64
     }
 
+    /// What of it lies in a range.
+    pub(super) fn within(&self, from: u64, to: u64) -> Option<Piece> {
+        let (from, to) = (from.max(self.offset), to.min(self.end()));
+        let range = (from - self.offset) as usize..to.checked_sub(self.offset)? as usize;
+        let bytes = self.bytes.get(range).filter(|bytes| !bytes.is_empty())?;
+        let Piece { client, settles_ns, .. } = *self;
+        Some(Piece { client, offset: from, bytes: bytes.to_vec(), settles_ns })
+    }
+
     pub(super) fn at(&self, place: u64) -> Option<u8> {
         let index = place.checked_sub(self.offset)?;
         self.bytes.get(usize::try_from(index).ok()?).copied()
