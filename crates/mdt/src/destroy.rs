@@ -20,6 +20,8 @@ pub(crate) const XATTRS_MAX: u32 = 1024;
 #[derive(Debug)]
 pub(crate) struct Doomed {
     fid: Fid,
+    /// How long it is, or as long as what is set aside for it, as far as that is known.
+    size: u64,
     layout: Option<Arc<Layout>>,
     late_writers: bool,
 }
@@ -50,7 +52,8 @@ pub(crate) fn destroy(
             out.extend_from_slice(inode.layout);
         });
     }
-    Ok(Doomed { fid, layout, late_writers })
+    let size = inode.attr.size.max(inode.attr.blocks.saturating_mul(512));
+    Ok(Doomed { fid, size, layout, late_writers })
 }
 
 /// Puts the number of inodes into the batch, as it will be.
@@ -64,7 +67,8 @@ impl Mdt {
     /// The transaction with the removal was committed.
     pub(crate) fn destroyed(&mut self, doomed: Doomed, transno: u64) {
         if let Some(layout) = doomed.layout {
-            self.llog.unlink(transno, doomed.fid, layout, doomed.late_writers);
+            let what = (doomed.fid, Some(doomed.size));
+            self.llog.unlink(transno, what, layout, doomed.late_writers);
         }
         self.locks.forget(doomed.fid);
     }

@@ -164,4 +164,18 @@ impl Mdt {
     pub fn set_balanced_percent(&mut self, percent: u64) {
         self.alloc.set_balanced_percent(percent);
     }
+
+    /// How long objects of removed files are gathered before their OSTs destroy them.
+    pub fn destroy_age_ns(&self) -> u64 {
+        self.config.destroy_age_ns
+    }
+
+    /// The same from now on, also for those that wait.
+    pub fn set_destroy_age_ns(&mut self, age_ns: u64) {
+        self.config.destroy_age_ns = age_ns;
+        // At its end nothing is gathered.
+        if !self.is_leaving() {
+            self.osp.set_destroy_age(age_ns);
+        }
+    }
 }

@@ -2,7 +2,7 @@
 //! that go when it is done.
 //!
 //! Life of an unlink record: written with the removal of the inode; durable; `Destroy` sent
-//! to each object's OST; all answered; the record is removed. Life of a punch record: written
+//! to each object's OST, soon; all answered; the record is removed. Life of a punch record: written
 //! with the new size; durable; `Punch` sent; all answered, which means durably cut, so the
 //! request is answered, the file's data is free again, and the record is removed. Records
 //! found at the start begin at "durable".
@@ -16,7 +16,7 @@ use sateen_wire::{Header, LockId, Reply};
 
 use crate::keys;
 use crate::op::Punch;
-use crate::osp::{Job, Osp};
+use crate::osp::{Job, Osp, Removal};
 
 /// Records removed with one transaction.
 pub(crate) const DONE_PER_BATCH_MAX: usize = 1024;
@@ -27,6 +27,8 @@ struct Unlink {
     fid: Fid,
     layout: Arc<Layout>,
     late_writers: bool,
+    /// How long it was, if it is of this run: what the last one left has waited for long enough.
+    size: Option<u64>,
 }
 
 /// A truncate on its way.
@@ -72,8 +74,14 @@ pub(crate) struct Llog {
 
 impl Llog {
     /// An unlink record was written by this transaction.
-    pub(crate) fn unlink(&mut self, transno: u64, fid: Fid, layout: Arc<Layout>, late: bool) {
-        self.unlinks.push_back(Unlink { transno, fid, layout, late_writers: late });
+    pub(crate) fn unlink(
+        &mut self,
+        transno: u64,
+        (fid, size): (Fid, Option<u64>),
+        layout: Arc<Layout>,
+        late_writers: bool,
+    ) {
+        self.unlinks.push_back(Unlink { transno, fid, layout, late_writers, size });
     }
 
     /// A punch record was written by this transaction.
@@ -96,7 +104,10 @@ impl Llog {
             let mut sent = Vec::new();
             for (stripe, ost) in unlink.layout.objects() {
                 let object = ObjectId { fid: unlink.fid, stripe };
-                if osp.destroy(ost, object, unlink.late_writers) {
+                let late_writers = unlink.late_writers;
+                let bytes_of = |size| unlink.layout.object_size(stripe, size);
+                let bytes = unlink.size.map_or(u64::MAX, bytes_of);
+                if osp.destroy(ost, Removal { object, late_writers, bytes }) {
                     sent.push(stripe);
                 }
             }
@@ -108,7 +119,7 @@ impl Llog {
         }
         while self.waiting.front().is_some_and(|(transno, ..)| *transno <= committed) {
             let Some((_, ost, object)) = self.waiting.pop_front() else { break };
-            osp.destroy(ost, object, true);
+            osp.destroy(ost, Removal { object, late_writers: true, bytes: 0 });
         }
         let mut idle = Vec::new();
         for (transno, cutting) in self.punches.range_mut(..=committed) {
@@ -198,6 +209,11 @@ impl Llog {
     /// Whether records are to be removed.
     pub(crate) fn has_done(&self) -> bool {
         !self.done.is_empty()
+    }
+
+    /// Whether a removal is not durable yet.
+    pub(crate) fn has_unlinks(&self) -> bool {
+        !self.unlinks.is_empty()
     }
 
     /// Whether nothing is on its way.

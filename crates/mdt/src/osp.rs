@@ -1,6 +1,9 @@
 //! The MDT as a client of the OSTs: connecting, slots, resending. What is to be done comes
 //! from the llogs, from lost clients, and from the start; what was done is handed back as
-//! [`Done`]. Everything sent may be repeated without harm.
+//! [`Done`]. Everything sent may be repeated without harm. What is to be destroyed is gathered first
+//! (`removals`).
+
+mod removals;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -11,6 +14,10 @@ use sateen_wire::{
     Reply, ReplyBody, Request, SPEAKS, StatFs,
 };
 
+use removals::Removals;
+
+pub(crate) use removals::Removal;
+
 /// Requests in flight to one OST.
 pub const OSP_QUEUE_SLOTS: u16 = 8;
 /// One of the slots, for the question for its space alone. An OST that has stopped keeps what it
@@ -19,9 +26,6 @@ const STATFS_SLOT: u16 = 0;
 /// Behind the first so many slots are those for everything; the one between is for fences, which
 /// find it free whatever there is to cut and to remove.
 const SLOTS_KEPT: u16 = 2;
-/// Objects that are removed by one request. Each may take a disk some time, and an OST that has not
-/// answered for long counts as away; a group commit answers many such requests.
-const DESTROYED_MAX: usize = 64;
 /// A request without an answer is sent again after this time: 2 s.
 pub const RESEND_NS: u64 = 2_000_000_000;
 /// A request that failed at the OST is tried anew after this time: 1 s.
@@ -75,11 +79,13 @@ struct Ost {
     connect_ns: Option<u64>,
     slots: Vec<Slot>,
     queue: VecDeque<Job>,
-    destroys: VecDeque<(ObjectId, bool)>,
+    removals: Removals,
     fences: VecDeque<ClientId>,
     heard_ns: Option<u64>,
     /// It last said that its disk has failed: one that has stopped for that says so to everything.
     failed: bool,
+    /// It has little room, as it last said; or none for a write, and has not said since how much.
+    is_tight: bool,
     statfs_ns: Option<u64>,
 }
 
@@ -90,6 +96,8 @@ pub(crate) struct Osp {
     client: ClientId,
     /// Which file system it is, if that is known.
     pub(crate) file_system: u64,
+    /// How long what is to be destroyed is gathered.
+    destroy_age_ns: u64,
     osts: BTreeMap<u32, Ost>,
     /// See [`Osp::asks`].
     asks: bool,
@@ -101,7 +109,7 @@ impl Osp {
     pub(crate) fn new(me: Endpoint, index: u32, boot_epoch: u64, osts: &[u32]) -> Osp {
         let id = 1 << 63 | u64::from(index & 0xff) << 55 | boot_epoch & ((1 << 55) - 1);
         let osts = osts.iter().map(|index| (*index, Ost::default())).collect();
-        Osp { me, client: ClientId(id), file_system: 0, osts, asks: true }
+        Osp { me, client: ClientId(id), file_system: 0, destroy_age_ns: 0, osts, asks: true }
     }
 
     /// Whether something that is to be done by an OST is not sent yet, or not answered; perhaps
@@ -123,11 +131,31 @@ impl Osp {
     }
 
     /// Queues an object to be destroyed; false if there is no such OST.
-    pub(crate) fn destroy(&mut self, ost: u32, object: ObjectId, late_writers: bool) -> bool {
+    pub(crate) fn destroy(&mut self, ost: u32, removal: Removal) -> bool {
         let Some(ost) = self.osts.get_mut(&ost) else { return false };
-        ost.destroys.push_back((object, late_writers));
+        ost.removals.push(removal);
         self.asks = true;
         true
+    }
+
+    /// What is to be destroyed is gathered for so long from now on.
+    pub(crate) fn set_destroy_age(&mut self, age_ns: u64) {
+        self.destroy_age_ns = age_ns;
+        self.asks = true;
+    }
+
+    /// An OST had no room for a write: what it is to destroy waits no longer, until it says how much
+    /// it has.
+    pub(crate) fn had_no_room(&mut self, ost: u32) {
+        if let Some(ost) = self.osts.get_mut(&ost) {
+            ost.is_tight = true;
+            self.asks = true;
+        }
+    }
+
+    /// Whether an OST that can be reached has still to destroy something.
+    pub(crate) fn destroys(&self) -> bool {
+        self.osts.values().any(Ost::destroys)
     }
 
     /// Queues a job; false if there is no such OST.
@@ -161,6 +189,7 @@ impl Osp {
         let (me, client, file_system) = (self.me, self.client, self.file_system);
         for (index, ost) in &mut self.osts {
             ost.heard_ns.get_or_insert(now_ns);
+            ost.removals.look(now_ns, self.destroy_age_ns, ost.is_tight);
             let mut send = |(generation, slot, seq), request| {
                 let header = Header {
                     generation,
@@ -294,9 +323,20 @@ impl Ost {
         self.generation.is_none() || self.has_new() || self.slots.iter().any(work)
     }
 
-    /// Whether there is something that was not sent yet.
+    /// Whether there is something that was not sent yet and shall be.
     fn has_new(&self) -> bool {
-        !self.fences.is_empty() || !self.queue.is_empty() || !self.destroys.is_empty()
+        !self.fences.is_empty() || !self.queue.is_empty() || self.removals.are_due()
+    }
+
+    /// Whether it can be reached, and has still to destroy something.
+    fn destroys(&self) -> bool {
+        let is_asked = |slot: &Slot| {
+            slot.flight.as_ref().is_some_and(|flight| {
+                matches!(flight.request, OstRequest::Destroy { .. }) && flight.retry_ns.is_none()
+            })
+        };
+        let any = !self.removals.is_empty() || self.slots.iter().any(is_asked);
+        any && self.generation.is_some()
     }
 
     fn is_at_work(&self, slot: u16) -> bool {
@@ -367,16 +407,7 @@ impl Ost {
             }
             None => {}
         }
-        let (first, late_writers) = self.destroys.pop_front()?;
-        let mut objects = vec![first];
-        while objects.len() < DESTROYED_MAX
-            && let Some((object, _)) =
-                self.destroys.front().copied().filter(|next| next.1 == late_writers)
-        {
-            self.destroys.pop_front();
-            objects.push(object);
-        }
-        Some(OstRequest::Destroy { objects, late_writers })
+        self.removals.take()
     }
 
     fn answered(&mut self, slot: u16, ost: u32, body: ReplyBody) -> Option<Done> {
@@ -389,6 +420,7 @@ impl Ost {
                 Some(Done::Listed { ost, seq, objects })
             }
             (OstRequest::StatFs, ReplyBody::Ost(OstReply::StatFs(statfs))) => {
+                self.is_tight = removals::is_tight(&statfs);
                 Some(Done::StatFs { ost, statfs })
             }
             _ => None,
@@ -401,14 +433,14 @@ mod tests {
     use super::*;
     use sateen_target::Effect;
 
-    const FENCED: ClientId = ClientId(9);
+    pub(super) const FENCED: ClientId = ClientId(9);
 
-    fn osp() -> Osp {
+    pub(super) fn osp() -> Osp {
         Osp::new(Endpoint::Mdt(0), 0, 1, &[3])
     }
 
     /// What is sent now.
-    fn sent(osp: &mut Osp, mono_ns: u64) -> Vec<Message> {
+    pub(super) fn sent(osp: &mut Osp, mono_ns: u64) -> Vec<Message> {
         let mut out = Outbox::new();
         osp.pump(Timestamp { mono_ns, ..Timestamp::default() }, &mut out);
         let sent = out.drain().map(|effect| match effect {
@@ -418,11 +450,11 @@ mod tests {
         sent.collect()
     }
 
-    fn answer(osp: &mut Osp, to: &Header, body: ReplyBody) -> Option<Done> {
+    pub(super) fn answer(osp: &mut Osp, to: &Header, body: ReplyBody) -> Option<Done> {
         osp.on_reply(Timestamp::default(), &to.reply(), Reply::ok(body))
     }
 
-    fn connected(boot_epoch: u64, generation: u32) -> ReplyBody {
+    pub(super) fn connected(boot_epoch: u64, generation: u32) -> ReplyBody {
         ReplyBody::Connected { features: FEATURES, boot_epoch, generation, follows: 0, durable: 0 }
     }
 
@@ -475,14 +507,15 @@ mod tests {
         answer(&mut osp, &connect, connected(10, 100));
         for oid in 0..10_000 {
             let fid = sateen_types::Fid { oid, ..sateen_types::Fid::ROOT };
-            assert!(osp.destroy(3, ObjectId { fid, stripe: 0 }, false));
+            let object = ObjectId { fid, stripe: 0 };
+            assert!(osp.destroy(3, Removal { object, late_writers: false, bytes: 0 }));
         }
         let begun = sent(&mut osp, 2);
         let removed = begun.iter().filter_map(|message| match &message.body {
             Body::Request(Request::Ost(OstRequest::Destroy { objects, .. })) => Some(objects.len()),
             _ => None,
         });
-        assert_eq!(removed.collect::<Vec<_>>(), [DESTROYED_MAX; 6]);
+        assert_eq!(removed.collect::<Vec<_>>(), [removals::DESTROYED_MAX; 6]);
         assert_eq!(begun.len(), 7, "it is asked for its space");
         osp.fence(FENCED);
         fence(&sent(&mut osp, 3));

@@ -275,7 +275,8 @@ impl Mdt {
             Phase::Unlinks => {
                 let fid = keys::fid_of(key).ok_or(Errno::EIO)?;
                 let record = UnlinkRecord::from_bytes(value).map_err(damaged)?;
-                self.llog.unlink(0, fid, record.layout.into(), record.late_writers);
+                // How long it was is not written down.
+                self.llog.unlink(0, (fid, None), record.layout.into(), record.late_writers);
             }
             Phase::Punches => {
                 let transno = keys::number_of(key).ok_or(Errno::EIO)?;

@@ -5,7 +5,8 @@
 //!    heard.
 //! 2. What was executed is answered, as soon as it is durable; truncates when the OSTs have cut.
 //!    If that takes too long the run ends without a mark, and its clients are evicted when the
-//!    next one starts: some of them would be answered otherwise than was done.
+//!    next one starts: some of them would be answered otherwise than was done. OSTs that can be
+//!    reached destroy what was gathered for them, if that does not take long.
 //! 3. Clients are written down, with what was answered last in each of their slots, in as many
 //!    transactions as it takes; then, in the last one, the mark.
 
@@ -23,6 +24,8 @@ use crate::mdt::Mdt;
 
 /// How long what was executed may take to be answered: 5 s.
 const ANSWER_LIMIT_NS: u64 = 5_000_000_000;
+/// How long the OSTs may take to destroy what was removed: 1 s. The next run goes on with the rest.
+const DESTROY_LIMIT_NS: u64 = 1_000_000_000;
 /// Bytes of one transaction.
 const BATCH_BYTES_MAX: usize = 256 << 10;
 /// Bytes that may wait for the journal while more is written down.
@@ -122,6 +125,8 @@ impl Mdt {
         self.working.clear();
         self.core.drop_parked();
         self.leaving = Leaving::Answering { since_ns: now.mono_ns };
+        // Nobody may be there to ask for it for a long time.
+        self.osp.set_destroy_age(0);
         self.run_llog(now, out);
         self.leave_on(now, out);
     }
@@ -143,10 +148,13 @@ impl Mdt {
             // A truncate that is done must not be found by the next run.
             self.drop_done();
             let waited_for = self.core.has_waiting() || self.llog.has_answers();
-            if !waited_for && !self.llog.has_done() {
+            let took_ns = now.mono_ns.saturating_sub(since_ns);
+            let destroys =
+                took_ns < DESTROY_LIMIT_NS && (self.llog.has_unlinks() || self.osp.destroys());
+            if !waited_for && !self.llog.has_done() && !destroys {
                 self.leaving = Leaving::Writing { after: None };
                 self.write_linkable();
-            } else if now.mono_ns.saturating_sub(since_ns) >= ANSWER_LIMIT_NS {
+            } else if took_ns >= ANSWER_LIMIT_NS {
                 tracing::warn!(
                     "what was executed could not be answered in time: clients will be evicted"
                 );

@@ -37,6 +37,7 @@ pub(super) fn run(
     // Not once more when it has waited for a lock: the OST may have told of room since.
     if op.ticket.is_none() {
         mdt.alloc.had_no_room(ost);
+        mdt.osp.had_no_room(ost);
     }
     let view = View::new(&mdt.core, op.fetched, mdt.config.index);
     let mut inode = view.file(fid)?;

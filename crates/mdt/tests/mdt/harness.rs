@@ -175,9 +175,14 @@ fn core_config(boots: u64) -> CoreConfig {
     CoreConfig { me: Endpoint::Mdt(0), boot_epoch: 100 + boots, hash_key: 42 }
 }
 
+/// Objects of removed files are destroyed as soon as that is durable.
+fn config(osts: std::ops::Range<u32>) -> MdtConfig {
+    MdtConfig { destroy_age_ns: 0, ..MdtConfig::new(0, osts) }
+}
+
 impl World {
     pub fn new(osts: u32) -> World {
-        let config = MdtConfig::new(0, 0..osts);
+        let config = config(0..osts);
         let mut out = Outbox::new();
         let now = Timestamp { mono_ns: 1_000, wall_ns: 1_000_000_000 };
         let store = Store::new(EPOCH, 0, StoreLimits::default());
@@ -207,6 +212,12 @@ impl World {
         world
     }
 
+    /// From now on objects of removed files are gathered for so long, also in later runs.
+    pub fn gather_removals(&mut self, ms: u64) {
+        self.config.destroy_age_ns = ms * 1_000_000;
+        self.mdt.set_destroy_age_ns(self.config.destroy_age_ns);
+    }
+
     /// Two obliging clients with a sequence each.
     pub fn with_clients(osts: u32) -> World {
         let mut world = World::new(osts);
@@ -219,7 +230,7 @@ impl World {
     pub fn add_ost(&mut self, index: u32) {
         self.osts.insert(index, FakeOst::new(index, 1));
         self.mdt.add_ost(index);
-        self.config = MdtConfig::new(0, 0..=index);
+        self.config = config(0..index + 1);
         self.rest();
     }
 

@@ -27,6 +27,7 @@ mod no_room;
 mod parts;
 mod posix;
 mod recovery;
+mod removals;
 mod replay;
 mod restart;
 mod returning;
