@@ -155,7 +155,7 @@ pub(crate) struct Device {
 
 /// What can be set: the last part of its name, its smallest and largest value, and the value
 /// with a meaning of its own.
-const TUNABLES: [(&str, u64, u64); 31] = [
+const TUNABLES: [(&str, u64, u64); 32] = [
     ("active", 0, 1),
     ("max_rpcs_in_flight", 1, 512),
     // Always fewer than those.
@@ -178,6 +178,8 @@ const TUNABLES: [(&str, u64, u64); 31] = [
     ("recovery_time_soft", 1, 3600),
     ("commit_on_sharing", 0, 1),
     ("commit_age_ms", 1, 60_000),
+    // With 0 OSTs are asked as soon as a removal is durable.
+    ("destroy_age_ms", 0, 60_000),
     // With 0 as many locks as belong to the inodes that a mount keeps.
     (LRU_SIZE, 0, 100_000_000),
     // With 0 no name is looked up ahead.

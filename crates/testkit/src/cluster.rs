@@ -379,9 +379,13 @@ impl Cluster {
     /// servers that end before leave them to their next start.
     pub fn wait_for_no_objects(&self, osts: &[&str]) {
         for ost in osts {
-            let objects = self.path(ost).join("objects");
-            until("objects of removed files go", || files_below(&objects) == 0);
+            until("objects of removed files go", || self.has_no_objects(ost));
         }
+    }
+
+    /// Whether an OST has none.
+    pub fn has_no_objects(&self, ost: &str) -> bool {
+        files_below(&self.path(ost).join("objects")) == 0
     }
 
     /// The process behind a mount.

@@ -489,6 +489,17 @@ fn commit_age<S: Service + 'static>(
     }));
 }
 
+/// How long an MDT gathers objects of removed files before their OSTs destroy them.
+fn destroy_age(host: &Arc<TargetHost<Mdt>>, prefix: &str, out: &mut Vec<Param<'static>>) {
+    let (shown, set) = (host.clone(), host.clone());
+    let age = move || (shown.inspect(|mdt| mdt.destroy_age_ns()) / MILLISECOND_NS).to_string();
+    out.push(Param::shown(format!("{prefix}/destroy_age_ms"), age).set_by(move |value| {
+        let ms = number(value).unwrap_or(1);
+        set.inspect(|mdt| mdt.set_destroy_age_ns(ms.saturating_mul(MILLISECOND_NS)));
+        Ok(())
+    }));
+}
+
 impl Shows for Mgs {
     fn params(host: &Arc<TargetHost<Self>>, naming: &Naming, out: &mut Vec<Param<'static>>) {
         let clients: Vec<_> = host.inspect(|mgs| mgs.exports().collect());
@@ -555,6 +566,7 @@ impl Shows for Mdt {
         let seen = host.clone();
         space(&prefix, move || seen.inspect(|mdt| mdt.statfs()), out);
         commit_age(host, &prefix, out);
+        destroy_age(host, &prefix, out);
         let locked = host.inspect(|mdt| mdt.file_locks().len()).to_string();
         out.push(Param::shown(format!("{prefix}/file_locks"), move || locked.clone()));
         let (shown, set) = (host.clone(), host.clone());

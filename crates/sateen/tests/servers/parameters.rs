@@ -208,3 +208,36 @@ fn who_looks_at_what_another_has_made_waits_where_that_is_set() {
     }
     cluster.finish([oss, mds]);
 }
+
+#[test]
+fn objects_of_removed_files_wait_for_as_long_as_is_set() {
+    if !can_mount() {
+        return;
+    }
+    let mut cluster = Cluster::new(BINARY, "removals");
+    let (mds, oss) = cluster.start();
+    let mnt = cluster.mount("mnt");
+    let at_mds = server_folder(&cluster.path("mgt"));
+    let osts = ["ost0", "ost1"];
+    set_param(&at_mds, "mdt.*.destroy_age_ms=60000");
+    for round in 0..2 {
+        let path = mnt.join("file");
+        write_durably(&path, b"content").unwrap();
+        fs::remove_file(&path).unwrap();
+        File::open(&mnt).unwrap().sync_all().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(2500));
+        // On a disk that is nearly full nothing waits.
+        let disk = rustix::fs::statvfs(&cluster.path("ost0")).unwrap();
+        let waits = disk.f_bavail > disk.f_blocks / 6 && disk.f_ffree > disk.f_files / 6;
+        let there = !osts.iter().all(|ost| cluster.has_no_objects(ost));
+        assert!(there || !waits, "it has waited for two seconds");
+        if round == 0 {
+            set_param(&at_mds, "mdt.*.destroy_age_ms=0");
+            cluster.wait_for_no_objects(&osts);
+            set_param(&at_mds, "mdt.*.destroy_age_ms=60000");
+        }
+    }
+    // An end in good order does not leave it to the next run.
+    let found = cluster.finish([mds, oss]);
+    assert!(found.starts_with("clean: 1 inodes, 0 entries, 0 objects"), "{found}");
+}
