@@ -420,10 +420,16 @@ impl Client {
         let inode = self.inodes.find(fid)?;
         let KeptOpens { read, write, .. } = {
             let mut state = lock(&inode.state);
-            let goes = state.opens == 0 && state.attr.is_some_and(|attr| attr.nlink == 1);
+            // It may have another name by now.
+            let is_it = state.named == name_hash(dir, name);
+            let goes = is_it && state.opens == 0 && state.attr.is_some_and(|attr| attr.nlink == 1);
             let kept = state.rare_if_any().filter(|_| goes).map(|rare| &mut rare.kept_opens)?;
             KeptOpens { read: kept.read.take(), write: kept.write.take(), queued: kept.queued }
         };
+        if read.is_none() && write.is_none() {
+            // They are on their way already.
+            return None;
+        }
         self.open_cache.closed_first.fetch_add(1, Ordering::Relaxed);
         Some(Box::pin(async move {
             for kept in [read, write].into_iter().flatten() {

@@ -345,9 +345,10 @@ impl Client {
         }
         let _adding = self.asks_for_name(new_parent, &new_name);
         let _changing = self.changes_name(parent, &name);
+        let named = (name_hash(parent, from.1), name_hash(new_parent, to.1));
         let request = MdtRequest::Rename { parent, name, new_parent, new_name, flags };
         let answer = self.mdt(parent, request).await?;
-        self.renamed((parent, new_parent), answer).await
+        self.renamed((parent, new_parent), named, answer).await
     }
 
     /// Renames, and leaves a whiteout under the old name.
@@ -370,6 +371,7 @@ impl Client {
         let _changing = self.changes_name(parent, &name);
         let era = self.era();
         let fid = self.new_fid(parent, era).await?;
+        let named = (name_hash(parent, from.1), name_hash(new_parent, to.1));
         let request = MdtRequest::RenameWhiteout {
             parent,
             name,
@@ -380,12 +382,13 @@ impl Client {
             cred,
         };
         let answer = self.mdt_in(era, parent, request).await?;
-        self.renamed((parent, new_parent), answer).await
+        self.renamed((parent, new_parent), named, answer).await
     }
 
     async fn renamed(
         self: &Arc<Client>,
         (parent, new_parent): (Fid, Fid),
+        (old_name, new_name): (u32, u32),
         answer: MdtAnswer,
     ) -> Result<()> {
         let MdtReply::Renamed { moved, swapped, replaced, parent: old, new_parent: new } =
@@ -400,19 +403,20 @@ impl Client {
             let new = new.filter(|dir| dir.fid == new_parent);
             self.own_change(&self.inode(new_parent), new, sent).await;
         }
-        self.touched(moved, sent).await;
+        self.moved(moved, new_name, sent).await;
         if let Some(swapped) = swapped {
-            self.touched(swapped, sent).await;
+            self.moved(swapped, old_name, sent).await;
         }
         self.lost_a_name(replaced, sent).await;
         Ok(())
     }
 
-    /// An inode was moved by a request sent at `sent`: its ctime is new, and what was known of
-    /// it is old.
-    async fn touched(&self, fid: Fid, sent: u64) {
+    /// An inode was moved by a request sent at `sent`, to a name of this hash: its ctime is new, and what
+    /// was known of it is old.
+    async fn moved(&self, fid: Fid, named: u32, sent: u64) {
         let inode = self.inodes.find(fid);
         if let Some(inode) = inode {
+            lock(&inode.state).named = named;
             self.own_change(&inode, None, sent).await;
         }
     }

@@ -7,7 +7,7 @@ use sateen_client::{Client, OpenHow};
 use sateen_types::{Attr, Endpoint, Errno, Fid, Layout, Result, Seq};
 use sateen_wire::{
     FILE_LOCK_END_MAX, FileLock, FileLockMode, FileLockState, Grant, Header, Ibits, LockMode,
-    MdtReply, MdtRequest, OpenId, OstReply, OstRequest, Reply, ReplyBody, Request,
+    MdtReply, MdtRequest, OpenId, OstReply, OstRequest, RenameFlags, Reply, ReplyBody, Request,
 };
 
 use crate::rig::{CRED, FILE, Rig, Verb, WRITE, attr, grant, reply};
@@ -597,6 +597,50 @@ fn a_removal_ends_with_the_close_before_it() {
     assert_eq!(rig.poll(&mut removing), Some(Ok(())));
 }
 
+fn renames(rig: &Rig, from: &'static [u8], to: &'static [u8]) {
+    let client = rig.client.clone();
+    let (from, to) = ((Fid::ROOT, from), (Fid::ROOT, to));
+    let flags = RenameFlags::default();
+    let mut renaming = rig.start(async move { client.rename(from, to, flags).await });
+    let (header, request) = rig.take_mdt();
+    assert!(matches!(request, MdtRequest::Rename { .. }), "{request:?}");
+    let (parent, new_parent) = (None, None);
+    let body = MdtReply::Renamed { moved: FILE, swapped: None, replaced: None, parent, new_parent };
+    rig.answer(&header, reply(body, &[]));
+    let done = rig.poll(&mut renaming).or_else(|| {
+        rig.kernel_is_done();
+        rig.poll(&mut renaming)
+    });
+    assert_eq!(done, Some(Ok(())));
+}
+
+/// Asks for the file's attributes: it has one name.
+fn knows(rig: &Rig) {
+    let client = rig.client.clone();
+    let mut asking = rig.start(async move { client.getattr(FILE).await });
+    let (header, request) = rig.take_mdt();
+    assert!(matches!(request, MdtRequest::GetAttr { .. }), "{request:?}");
+    let attr = Attr { nlink: 1, ..attr(1, 10) };
+    rig.answer(&header, reply(MdtReply::Inode { attr }, &[]));
+    assert!(rig.poll(&mut asking).unwrap().is_ok());
+}
+
+/// As editors and `git` do: written under another name, moved to its own, and read from there.
+#[test]
+fn who_removes_the_name_that_a_file_was_moved_to_has_closed_it_before() {
+    let rig = Rig::with_osts(1);
+    rig.client.set_closes_first();
+    look_up(&rig, 1);
+    renames(&rig, b"name", b"new");
+    let (first, _) = open(&rig, READ);
+    assert!(rig.client.introduce(FILE), "the kernel knows it");
+    close_here(&rig, first);
+    let mut removing = remove(&rig, b"new");
+    assert_eq!(is_closed(&rig), OpenId { id: first });
+    is_removed(&rig, &mut removing, 0);
+    assert_eq!(rig.client.census().opens_closed_first, 1);
+}
+
 #[test]
 fn what_keeps_a_name_or_is_open_or_has_another_name_is_not_closed_before() {
     // It has a further name.
@@ -615,6 +659,13 @@ fn what_keeps_a_name_or_is_open_or_has_another_name_is_not_closed_before() {
     let mut removing = remove(&rig, b"other");
     is_removed(&rig, &mut removing, 1);
     assert_eq!(rig.client.census().opens_kept, 1);
+    // It has another one by now, and its old name is another file's.
+    let (rig, _) = kept_by_name(READ, 1);
+    renames(&rig, b"name", b"other");
+    knows(&rig);
+    let mut removing = remove(&rig, b"name");
+    is_removed(&rig, &mut removing, 1);
+    assert_eq!(rig.client.census().opens_closed_first, 0);
     // It was taken over since, and closed.
     let (rig, _) = kept_by_name(READ, 1);
     let handle = open_again(&rig, READ).unwrap();
