@@ -363,9 +363,10 @@ impl Chooser<'_> {
     }
 }
 
-/// Bytes that show by their place and their seed where they belong: they begin anew after 256.
+/// Bytes that show by their place and their seed where they belong: they begin anew after 251, a prime, so
+/// that they do not look right either where they lie some pages beside that.
 fn pattern(len: u64, seed: u64) -> Vec<u8> {
-    let round: Vec<u8> = (0..=u8::MAX).map(|i| (seed >> (i % 8 * 8)) as u8 ^ i).collect();
+    let round: Vec<u8> = (0..251).map(|i| (seed >> (i % 8 * 8)) as u8 ^ i).collect();
     let mut bytes = round.repeat(len as usize / round.len() + 1);
     bytes.truncate(len as usize);
     bytes

@@ -6,6 +6,7 @@
 
 use sateen_types::{Endpoint, Fid, ObjectId};
 
+use super::shown_op;
 use crate::work::Op;
 use crate::world::{Running, World};
 
@@ -25,6 +26,12 @@ impl World {
         let reach = self.reach(handle.fid);
         let len = bytes.len() as u64;
         let begin = reach.checked_sub(len).filter(|at| self.stored(handle.fid, *at, len) == bytes);
+        if let (Some(at), Some(begin)) = (running.end_then, begin)
+            && self.is_twice(handle.fid, (at, begin), bytes)
+        {
+            let what = "was done in part at the end, and once more behind that";
+            self.fail(format!("{}: {what}: at {at} and at {begin}", shown_op(&running.op)));
+        }
         let begin =
             begin.or_else(|| running.end_then.filter(|at| self.is_torn(handle.fid, *at, bytes)));
         let data = self.model.data.entry(handle.fid).or_default();
@@ -37,6 +44,16 @@ impl World {
         let Some(len) = self.reach(fid).checked_sub(at) else { return false };
         let there = self.stored(fid, at, len);
         len <= bytes.len() as u64 && there.iter().zip(bytes).all(|(is, was)| is == was || *is == 0)
+    }
+
+    /// Whether these bytes, which lie at `begin`, lie also from `at` to there, as far as they go.
+    fn is_twice(&self, fid: Fid, (at, begin): (u64, u64), bytes: &[u8]) -> bool {
+        let Some(len) = begin.checked_sub(at) else { return false };
+        // A few bytes are the same by chance.
+        let first = bytes.get(..len as usize).filter(|first| first.len() >= 16);
+        first.is_some_and(|first| {
+            first.iter().any(|byte| *byte != 0) && self.stored(fid, at, len) == first
+        })
     }
 
     /// How far a file's objects show that it goes.

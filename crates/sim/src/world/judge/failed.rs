@@ -45,6 +45,11 @@ impl World {
                     }
                 }
                 let data = self.model.data.entry(handle.fid).or_default();
+                // One that was in doubt has failed before its sync could tell of anything.
+                let is_hit = running.ost_hit || running.mdt_hit;
+                if handle.how.sync && result.is_err() && running.in_doubt && !is_hit {
+                    return;
+                }
                 if handle.how.sync && result.is_err() {
                     data.perhaps_told(client);
                 } else if handle.how.sync
