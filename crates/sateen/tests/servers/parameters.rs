@@ -227,7 +227,7 @@ fn objects_of_removed_files_wait_for_as_long_as_is_set() {
         File::open(&mnt).unwrap().sync_all().unwrap();
         std::thread::sleep(std::time::Duration::from_millis(2500));
         // On a disk that is nearly full nothing waits.
-        let disk = rustix::fs::statvfs(&cluster.path("ost0")).unwrap();
+        let disk = rustix::fs::statvfs(cluster.path("ost0")).unwrap();
         let waits = disk.f_bavail > disk.f_blocks / 6 && disk.f_ffree > disk.f_files / 6;
         let there = !osts.iter().all(|ost| cluster.has_no_objects(ost));
         assert!(there || !waits, "it has waited for two seconds");
