@@ -881,6 +881,10 @@ impl Import {
                 return Arrival::Ignored;
             }
             *silent = false;
+            if pending.comes_again(&reply, port.now().mono_ns) {
+                slot.seq += 1;
+                return Arrival::Ignored;
+            }
             uncommitted.answered(&pending.message.body, &reply);
             *given |= gives(&pending.message.body, &reply);
             if let Body::Request(request) = &pending.message.body {

@@ -8,6 +8,9 @@ use sateen_wire::{
 
 use super::{RESEND_MAX_NS, RESEND_NS};
 
+/// A target that has too much to do is asked again after this time: 1 ms.
+const BUSY_NS: u64 = 1_000_000;
+
 /// What is kept of a request until its answer.
 #[derive(Debug)]
 pub(super) struct Pending {
@@ -152,14 +155,31 @@ impl Pending {
         matches!(self.message.body, Body::Request(Request::Disconnect))
     }
 
-    /// A write that is refused now, or for which there is only some room, may have been done
-    /// before: it did not simply not happen, as the program would conclude from the answer.
-    pub(super) fn is_doubtful(&self, reply: &Reply) -> bool {
+    /// Whether it is a write that may have been done on a connection before this one.
+    fn may_be_written(&self) -> bool {
         let write = matches!(
             self.message.body,
             Body::Request(Request::Ost(OstRequest::Write { .. } | OstRequest::WriteMany { .. }))
         );
-        if !self.asked_before || !write {
+        write && self.asked_before
+    }
+
+    /// Whether the target has too much to do for a write that may have been done before. Whoever asked for
+    /// it would begin another, of which nobody knows that: so it is due again itself soon, as the next of
+    /// its slot, whose answer to this one is no other.
+    pub(super) fn comes_again(&mut self, reply: &Reply, now_ns: u64) -> bool {
+        let again = reply.error == Some(Errno::EAGAIN) && self.may_be_written();
+        if again {
+            self.message.header.seq += 1;
+            (self.copies, self.sent_ns, self.resend_after_ns) = (0, now_ns, BUSY_NS);
+        }
+        again
+    }
+
+    /// A write that is refused now, or for which there is only some room, may have been done
+    /// before: it did not simply not happen, as the program would conclude from the answer.
+    pub(super) fn is_doubtful(&self, reply: &Reply) -> bool {
+        if !self.may_be_written() {
             return false;
         }
         match (reply.error, &reply.body, &self.message.bulk) {
@@ -335,7 +355,13 @@ mod tests {
         pending.move_to(8, 1, false);
         assert!(pending.is_doubtful(&no_room) && pending.is_doubtful(&written(9)));
         assert!(!pending.is_doubtful(&written(10)));
-        assert!(!pending.is_doubtful(&Reply::error(Errno::EAGAIN)), "asked again");
+        let busy = Reply::error(Errno::EAGAIN);
+        assert!(!pending.is_doubtful(&busy), "asked again");
+        assert!(pending.comes_again(&busy, 20) && !pending.comes_again(&no_room, 20));
+        assert_eq!((pending.message.header.generation, pending.message.header.seq), (8, 2));
+        assert!(!pending.is_due(19 + BUSY_NS) && pending.is_due(20 + BUSY_NS));
+        assert!(pending.is_doubtful(&no_room), "it may have been done all the same");
+        assert!(!write().comes_again(&busy, 20), "who asked knows as much");
         let mut ping = request(Request::Ping);
         ping.move_to(8, 1, true);
         assert!(!ping.is_doubtful(&no_room), "nothing is lost by it");

@@ -390,6 +390,39 @@ fn an_append_that_may_have_been_done_fails_and_is_not_sent_again() {
     assert!(!run(2, true, 5), "the other copy may have been done before that");
 }
 
+/// An OST that has too much to do when it is asked again has not answered whether it was done before.
+#[test]
+fn a_write_that_may_have_been_done_is_doubtful_after_a_busy_ost_too() {
+    let object = sateen_types::ObjectId { fid: Fid::ROOT, stripe: 0 };
+    let port = Still::default();
+    let (import, _) = open(Endpoint::Ost(0), &port);
+    let write = OstRequest::Write { object, layout_gen: 1, offset: 0, grant_used: 0 };
+    let request = (Request::Ost(write), Bulk::Data(bytes::Bytes::from_static(b"once")));
+    let mut asked = std::pin::pin!(import.call(&port, request, WAITED_FOR, (|| 0, false), None));
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(asked.as_mut().poll(&mut context).is_pending());
+    let first = port.one();
+    assert!(import.lost(&first.header));
+    import.connect(&port);
+    reply(&import, &port, &port.one().header, connected(5, 0, 0));
+    let second = port.one();
+    reply(&import, &port, &second.header, Reply::error(Errno::EAGAIN));
+    assert!(asked.as_mut().poll(&mut context).is_pending() && port.take().is_empty());
+    // It is in no hurry.
+    import.tick(port.at(SECOND_NS), 0);
+    assert!(port.take().is_empty());
+    import.tick(port.at(2 * SECOND_NS), 0);
+    let third = port.one();
+    assert_eq!((third.header.slot, third.header.seq), (second.header.slot, 2));
+    assert_eq!((&third.body, &third.bulk), (&second.body, &second.bulk));
+    reply(&import, &port, &third.header, Reply::error(Errno::ENOSPC));
+    let std::task::Poll::Ready(Ok(answer)) = asked.as_mut().poll(&mut context) else {
+        panic!("it was answered")
+    };
+    assert_eq!(answer.reply.error, Some(Errno::EIO), "some of it may be there");
+    assert_eq!(import.info().in_flight, 0, "its slot is free");
+}
+
 /// What is told to an OST that has lost its power comes first, and what was under way is neither told nor
 /// asked; what is asked meanwhile waits for that.
 #[test]

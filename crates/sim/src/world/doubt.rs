@@ -34,7 +34,6 @@ impl Sent {
     /// Whether this answers it, for good, with less than all.
     fn falls_short(&self, reply: &Reply) -> bool {
         match (reply.error, &reply.body) {
-            // It is asked once more, from the start.
             (Some(errno), _) => errno != Errno::EAGAIN,
             (None, ReplyBody::Ost(OstReply::Written { len, .. })) => (*len as usize) < self.len,
             _ => false,
@@ -91,6 +90,8 @@ impl Doubt {
         match reply.error {
             Some(Errno::ESTALE) if carries_nothing => sent.refused = sent.copies == 1,
             Some(Errno::ESHUTDOWN | Errno::ENODEV | Errno::ECONNRESET) if carries_nothing => {}
+            // It is asked once more, as the next of the slot.
+            Some(Errno::EAGAIN) if sent.asked_before => (sent.seq, sent.copies) = (seq + 1, 0),
             _ => {
                 let sent = self.sent.remove(&place)?;
                 return (sent.asked_before && sent.falls_short(reply)).then_some(sent);
@@ -178,7 +179,17 @@ mod tests {
         assert!(is_in_doubt(2, true, 1, &no_room), "the other copy may have been done");
         assert!(is_in_doubt(1, true, 2, &no_room), "by the run before");
         assert!(is_in_doubt(1, false, 1, &written(9)) && !is_in_doubt(1, false, 1, &written(10)));
-        assert!(!is_in_doubt(1, false, 1, &Reply::error(Errno::EAGAIN)), "it is asked once more");
+    }
+
+    #[test]
+    fn one_that_is_asked_once_more_stays_in_doubt() {
+        let mut doubt = Doubt::default();
+        doubt.sends(&asked(7, 5), WRITE, (1, 100));
+        doubt.sends(&asked(8, 1), WRITE, (1, 200));
+        assert!(doubt.hears(&answered(8, 1), &Reply::error(Errno::EAGAIN)).is_none());
+        doubt.sends(&asked(8, 2), WRITE, (1, 300));
+        let short = doubt.hears(&answered(8, 2), &Reply::error(Errno::ENOSPC));
+        assert!(short.is_some_and(|sent| sent.first_ns == 100));
     }
 
     #[test]
