@@ -222,10 +222,22 @@ fn tells_of_errors(release: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::folder::FolderError;
     use crate::testing::{Scratch, SmallDisk};
 
+    /// A folder that nobody has, but perhaps for a moment a program that another test starts: until it
+    /// runs it has what this process had open, and the lock with it.
     fn target(path: &Path) -> TargetFolder {
-        let folder = TargetFolder::open(path).unwrap();
+        let mut tries = 0;
+        let folder = loop {
+            match TargetFolder::open(path) {
+                Err(FolderError::InUse { .. }) if tries < 500 => {
+                    tries += 1;
+                    std::thread::sleep(std::time::Duration::from_millis(10));
+                }
+                folder => break folder.unwrap(),
+            }
+        };
         fs::create_dir_all(folder.objects()).unwrap();
         folder
     }
