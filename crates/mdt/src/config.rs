@@ -55,9 +55,10 @@ pub const PATIENCE: Patience =
 /// 60 s in which anybody is heard.
 pub const RECOVERY_TIME_SOFT_NS: u64 = 60_000_000_000;
 
-/// How long objects of removed files are gathered, unless it is set otherwise: 1 s. A stream of small
-/// removals then costs an OST one flush of its folders in a second, and not one for each group commit.
-pub const DESTROY_AGE_NS: u64 = 1_000_000_000;
+/// How long objects of removed files are gathered, unless it is set otherwise: not at all. With a second
+/// a stream of small removals costs an OST one flush of its folders in that time, and not one for each
+/// group commit; but what has been gathered comes at once, and keeps an OST from writes meanwhile.
+pub const DESTROY_AGE_NS: u64 = 0;
 
 impl MdtConfig {
     /// An MDT over OSTs whose space is not known yet.

@@ -199,9 +199,9 @@ impl Host {
                         (mdt.contended_locks, mdt.contention_ns) = (locks, SHARED_NS);
                     }
                 }
-                // In one run of two the objects of removed files go at once.
-                if self.boot_epoch >> 40 & 1 == 0 {
-                    mdt.destroy_age_ns = 0;
+                // In one run of two the objects of removed files are gathered.
+                if self.boot_epoch >> 40 & 1 == 1 {
+                    mdt.destroy_age_ns = 1_000_000_000;
                 }
                 if self.boot_epoch >> 8 & 3 == 0 {
                     mdt.lock_reclaim_bytes = LOCKS_FEW * sateen_ldlm::LOCK_BYTES;
