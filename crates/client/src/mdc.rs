@@ -58,7 +58,10 @@ fn answered(request: &MdtRequest, answer: Answer) -> Answered {
         (None, ReplyBody::Mdt(body)) => {
             Answered::Done(Ok(MdtAnswer { body, grants: reply.grants, stamp }))
         }
-        (None, _) => Answered::Done(Err((Errno::EPROTO, stamp))),
+        (None, _) => {
+            tracing::error!(request = request.called(), "an answer of another kind");
+            Answered::Done(Err((Errno::EPROTO, stamp)))
+        }
     }
 }
 

@@ -51,14 +51,19 @@ impl Client {
         era: Option<u64>,
     ) -> Result<(OstReply, Bulk, u64)> {
         let import = self.ost_import(index).await?;
-        let call = Call { request: Request::Ost(request), bulk, direct };
+        let request = Request::Ost(request);
+        let called = request.called();
+        let call = Call { request, bulk, direct };
         let port = self.port.as_ref();
         let call = import.call(port, call, WAITED_FOR, (|| 0, false), era);
         let Answer { reply, bulk, boot_epoch, .. } = call.await?;
         match (reply.error, reply.body) {
             (Some(errno), _) => Err(errno),
             (None, ReplyBody::Ost(body)) => Ok((body, bulk, boot_epoch)),
-            (None, _) => Err(Errno::EPROTO),
+            (None, _) => {
+                tracing::error!(ost = index, request = called, "an answer of another kind");
+                Err(Errno::EPROTO)
+            }
         }
     }
 
@@ -167,7 +172,15 @@ impl Client {
         let request = OstRequest::Read { object, offset, len };
         match self.ost(index, request, (Bulk::Buffer(buffer), direct), None).await? {
             (OstReply::Read { len }, Bulk::Buffer(buffer), _) => Ok((buffer, len)),
-            _ => Err(Errno::EPROTO),
+            // It came over another connection than that on which the buffer waits.
+            (OstReply::Read { len }, Bulk::Data(data), _) if data.len() == len as usize => {
+                Ok((BytesMut::from(&data[..]), len))
+            }
+            (OstReply::Read { len: 0 }, Bulk::None, _) => Ok((BytesMut::new(), 0)),
+            _ => {
+                tracing::error!(ost = index, "a read was answered with something else");
+                Err(Errno::EPROTO)
+            }
         }
     }
 

@@ -326,3 +326,54 @@ fn an_address_of_somebody_else_is_no_rail() {
     assert_eq!((again, asked.load(Ordering::SeqCst)), (1, 1));
     assert_eq!(taken.load(Ordering::SeqCst), seq + 49, "each once");
 }
+
+/// An OST that answers reads when it is told to; which have come.
+fn holding(listen: &[SocketAddr]) -> (Arc<Tcp>, Receiver<Header>) {
+    let (sender, held) = channel();
+    let sender = Mutex::new(sender);
+    let me: Arc<OnceLock<Weak<Tcp>>> = Arc::default();
+    let answering = me.clone();
+    let deliver = move |message: Message| {
+        if let Body::Request(Request::Ost(OstRequest::Read { .. })) = &message.body {
+            return sender.lock().unwrap().send(message.header).unwrap();
+        }
+        let Some(tcp) = answering.get().and_then(Weak::upgrade) else { return };
+        tcp.send(Message::reply_to(&message.header, Reply::ok(ReplyBody::Empty), Bulk::None));
+    };
+    let tcp = Arc::new(Tcp::start(listen, Box::new(deliver)).unwrap());
+    me.set(Arc::downgrade(&tcp)).unwrap();
+    (tcp, held)
+}
+
+#[test]
+fn a_late_copy_of_what_was_asked_before_turns_no_answer_away() {
+    let (server, held) = holding(&[any_port(), any_port()]);
+    let rails = server.listening().to_vec();
+    let (client, arrived) = client();
+    client.set_route(OST, rails.clone());
+    warm(&client, &arrived, &rails);
+    for round in 1..20 {
+        // Each waits on another rail, in a buffer of its own.
+        let reads = [(3, 2 * round), (4, 2 * round)];
+        for (slot, seq) in reads {
+            client.send(read(slot, seq, 4096));
+        }
+        let came = reads.map(|_| held.recv_timeout(LONG).unwrap());
+        for (slot, seq) in reads {
+            // Not spread: it comes where everything else does.
+            client.send(request(slot, seq - 1, OstRequest::StatFs, Bulk::None));
+            let answered = arrived.recv_timeout(LONG).unwrap().header;
+            assert_eq!((answered.slot, answered.seq), (slot, seq - 1));
+        }
+        for header in came {
+            let reply = Reply::ok(ReplyBody::Ost(OstReply::Read { len: 4096 }));
+            let data = Bulk::Data(vec![header.seq as u8; 4096].into());
+            server.send(Message::reply_to(&header, reply, data));
+        }
+        for _ in reads {
+            let answer = arrived.recv_timeout(LONG).unwrap();
+            let Bulk::Buffer(buffer) = &answer.bulk else { panic!("{round}: {:?}", answer.bulk) };
+            assert!(*buffer == vec![answer.header.seq as u8; 4096]);
+        }
+    }
+}

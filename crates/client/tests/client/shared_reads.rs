@@ -96,6 +96,26 @@ fn what_is_kept_nowhere_is_read_under_a_shared_lock_and_pages_are_not() {
     }
 }
 
+/// An answer may come over another connection than that on which the buffer waits.
+#[test]
+fn what_comes_beside_its_buffer_is_read_all_the_same() {
+    let rig = Rig::with_osts(2);
+    let handle = opened(&rig, reads());
+    let mut read = start(&rig, handle, 0, true);
+    let (enqueue, _) = take_enqueue(&rig);
+    granted(&rig, &enqueue, 1, LockMode::Cr);
+    assert!(rig.poll(&mut read).is_none());
+    let answer = |len| Reply::ok(ReplyBody::Ost(OstReply::Read { len }));
+    let data = || Bulk::Data(Bytes::from_static(b"0123456789"));
+    rig.answer_with(&rig.take_ost().0, answer(10), data());
+    assert_eq!(&rig.poll(&mut read).unwrap().unwrap()[..], b"0123456789");
+    for (len, bulk) in [(9, data()), (11, data()), (10, Bulk::None)] {
+        let mut read = start(&rig, handle, 0, true);
+        rig.answer_with(&rig.take_ost().0, answer(len), bulk);
+        assert_eq!(rig.poll(&mut read), Some(Err(Errno::EPROTO)), "{len}");
+    }
+}
+
 /// Others may have got the lock meanwhile, and have written what no OST has heard of.
 #[test]
 fn what_was_read_when_the_lock_was_lost_is_not_shown() {

@@ -261,7 +261,9 @@ fn is_strange(reply: &Reply) -> bool {
         reply.error,
         Some(Errno::ESTALE | Errno::ENODEV | Errno::ESHUTDOWN | Errno::EPROTONOSUPPORT)
     );
-    strange && reply.body == ReplyBody::Empty
+    // An object's own `ESTALE` tells of the target, as all that it answers does.
+    let tells = reply.last_committed != 0 || reply.transno != 0;
+    strange && !tells && reply.body == ReplyBody::Empty
 }
 
 #[derive(Debug)]
@@ -374,7 +376,9 @@ impl Rails {
         now_ms: u64,
     ) -> bool {
         let is_it = |other: &Arc<Connection>| std::ptr::eq(Arc::as_ptr(other), on);
-        if self.under_way.get(key).is_some_and(|asked| is_it(&asked.on)) {
+        let strange = is_strange(reply);
+        // An answer may come another way than it was asked for.
+        if self.under_way.get(key).is_some_and(|asked| !strange || is_it(&asked.on)) {
             self.forget(key);
         }
         let is_own = self.all.get(&on.peer).and_then(|rail| rail.own.as_ref()).is_some_and(is_it);
@@ -382,7 +386,6 @@ impl Rails {
         let Some(lead) = lead.filter(|lead| is_own && !matches!(lead, Lead::Right)) else {
             return true;
         };
-        let strange = is_strange(reply);
         *lead = if strange { Lead::WrongUntil(now_ms + WRONG_MS) } else { Lead::Right };
         !strange
     }
@@ -490,15 +493,25 @@ impl Beside {
             others.rails.push(on.clone());
         }
         let place = (header.client, header.to, header.slot);
-        if others.came.len() < CAME_MAX || others.came.contains_key(&place) {
-            others.came.insert(place, (header.generation, header.seq, on.clone()));
+        let came = (header.generation, header.seq, on.clone());
+        let room = others.came.len() < CAME_MAX;
+        match others.came.get_mut(&place) {
+            // A late copy of a request before that.
+            Some(last) if last.0 == header.generation && last.1 > header.seq => {}
+            Some(last) => *last = came,
+            None if room => drop(others.came.insert(place, came)),
+            None => {}
         }
     }
 
-    /// A request came where its sender is reached: so does its answer.
+    /// A request came where its sender is reached: so does its answer. What is under way beside is
+    /// answered there all the same: this may be a late copy of a request before that.
     pub(super) fn came_home(&mut self, header: &Header) {
-        if let Some(others) = self.of.get_mut(&header.from) {
-            others.came.remove(&(header.client, header.to, header.slot));
+        let Some(others) = self.of.get_mut(&header.from) else { return };
+        let place = (header.client, header.to, header.slot);
+        let is_it = |last: &Came| (last.0, last.1) == (header.generation, header.seq);
+        if others.came.get(&place).is_some_and(is_it) {
+            others.came.remove(&place);
         }
     }
 
