@@ -18,6 +18,7 @@
 mod answers;
 mod call;
 mod claims;
+mod line;
 mod pending;
 mod replay;
 mod room;
@@ -27,25 +28,23 @@ use std::sync::{Arc, Mutex};
 
 use sateen_types::{ClientId, Endpoint, Errno, Fid, Result};
 use sateen_wire::{
-    BULK_MAX, Body, Bulk, CLAIM_SLOT, FEATURES, Header, Message, OstRequest, Reply, ReplyBody,
-    Request, SPEAKS,
+    BULK_MAX, Body, Bulk, CLAIM_SLOT, FEATURES, Header, Message, Reply, ReplyBody, Request, SPEAKS,
 };
 
 use crate::client::Connection;
 use crate::ended::EndedWell;
 use crate::inspect::{ImportInfo, ImportState};
-use crate::patience;
 use crate::port::Port;
 use crate::stats::{self, RequestStats};
 use crate::sync::{Waiters, Woken, lock, until};
-use crate::uncommitted::{Uncommitted, waits_for_room};
+use crate::uncommitted::Uncommitted;
 use crate::unstable::Unstable;
 use answers::{gives, is_unknown};
 pub(crate) use call::Call;
 pub(crate) use claims::UnderWay;
 use claims::{Claims, Run};
-use pending::{Pending, without_grant};
-use room::slots_kept_for;
+use line::{Line, Rank};
+use pending::Pending;
 pub(crate) use room::{InUse, WAITED_FOR};
 
 /// Requests in flight to one target, at most, unless it is set otherwise.
@@ -67,49 +66,6 @@ const RESEND_NS: u64 = 1_000_000_000;
 /// But not less often than this: 4 s. Whoever has to give a lock back within 20 s has seven tries
 /// then to finish what goes by it.
 pub(crate) const RESEND_MAX_NS: u64 = 4_000_000_000;
-
-/// Somebody waits for the answer in a slot. One that stops to, because it takes too long, leaves
-/// the slot to others as soon as the answer is there.
-struct Asked<'a> {
-    import: &'a Import,
-    slot: u16,
-    owner: u64,
-}
-
-impl Asked<'_> {
-    /// The answer was fetched, and with it the slot left: nothing remains to be done, and nobody
-    /// has to look.
-    fn answered(self) {
-        core::mem::forget(self);
-    }
-}
-
-impl Drop for Asked<'_> {
-    fn drop(&mut self) {
-        let line = {
-            let mut state = lock(&self.import.state);
-            let State { slots, free, line, .. } = &mut *state;
-            let Some(slot) = slots.get_mut(usize::from(self.slot)) else { return };
-            if slot.owner != self.owner {
-                return;
-            }
-            slot.owner = 0;
-            match &mut slot.state {
-                SlotState::Busy(pending) => {
-                    pending.left = true;
-                    return;
-                }
-                SlotState::Answered(_) => {
-                    slot.state = SlotState::Free;
-                    free.push(self.slot);
-                }
-                SlotState::Free => return,
-            }
-            line.take()
-        };
-        line.wake();
-    }
-}
 
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "in place, a request takes no memory beside its slot")]
@@ -182,8 +138,10 @@ struct State {
     features: u64,
     slots: Vec<Slot>,
     free: Vec<u16>,
-    /// Waiting for a slot or for the connection.
-    line: Waiters,
+    /// Waiting for the connection.
+    opening: Waiters,
+    /// Waiting for a slot.
+    line: Line,
     last_committed: u64,
     /// The last run that this client was connected to for good: what it was answered is of that.
     answered_by: u64,
@@ -326,7 +284,12 @@ impl State {
                 _ => {}
             }
         }
-        (self.all_answers(), self.line.take())
+        (self.all_answers(), self.everybody())
+    }
+
+    /// Everybody who waits for the connection, or for a slot.
+    fn everybody(&mut self) -> Woken {
+        self.opening.take().and(self.line.take())
     }
 
     /// Everybody who waits for an answer.
@@ -359,11 +322,7 @@ impl State {
         self.slots.len() - self.free.len()
     }
 
-    fn take_slot(&mut self, request: &Request, in_use: InUse<'_>) -> Option<u16> {
-        let kept = slots_kept_for(request, in_use);
-        if self.in_flight() >= self.rpcs_max + kept || kept == 0 && self.has_to_wait(request) {
-            return None;
-        }
+    fn take_slot(&mut self) -> Option<u16> {
         if let Some(free) = self.free.pop() {
             return Some(free);
         }
@@ -405,7 +364,8 @@ impl Import {
                 features: 0,
                 slots: Vec::new(),
                 free: Vec::new(),
-                line: Waiters::default(),
+                opening: Waiters::default(),
+                line: Line::default(),
                 last_committed: 0,
                 answered_by: 0,
                 given: false,
@@ -491,7 +451,7 @@ impl Import {
         let woken = {
             let mut state = lock(&self.state);
             state.rpcs_max = max;
-            state.line.take()
+            state.everybody()
         };
         woken.wake();
         Ok(())
@@ -618,7 +578,7 @@ impl Import {
             (false, Link::Open) => Some(Ok(())),
             (false, _) => s.has_failed().then_some(Err(Errno::EIO)),
         };
-        until(&self.state, |s| &mut s.line, opened).await
+        until(&self.state, |s| &mut s.opening, opened).await
     }
 
     /// Whether the target is in use.
@@ -655,145 +615,10 @@ impl Import {
                     pending.ask_something_harmless();
                 }
             }
-            (state.all_answers().and(self.is_cut_off()), state.line.take())
+            (state.all_answers().and(self.is_cut_off()), state.everybody())
         };
         answers.wake();
         line.wake();
-    }
-
-    /// Sends a request and waits for its answer. `pin` marks requests whose data lock must be
-    /// in use from the moment it is granted. Locks in the answer are handled on arrival.
-    ///
-    /// One under which locks are `in_use` finds slots that others do not.
-    ///
-    /// A request of an `era` is made in that era, or not at all: what it goes by ends with it.
-    ///
-    /// # Errors
-    /// `EIO` if the connection was lost on the way: it may or may not have been executed. Or if
-    /// the target is not in use, or has stopped. `EINTR` if nobody waits any more, and it was not
-    /// sent. What the target answered otherwise is in the reply.
-    pub(crate) async fn call(
-        &self,
-        port: &dyn Port,
-        call: impl Into<Call>,
-        in_use: InUse<'_>,
-        (stamp, pin): (impl Fn() -> u64, bool),
-        era: Option<u64>,
-    ) -> Result<Answer> {
-        let call = call.into();
-        if waits_for_room(&call.request) {
-            self.has_room(port, era).await;
-        }
-        let mut asked = Some(call);
-        let mut came_in = None;
-        let mut hurried = false;
-        let (slot, owner, stamp, message) = until(
-            &self.state,
-            |s| &mut s.line,
-            |s| {
-                if s.inactive || era.is_some_and(|era| era != s.era) {
-                    return Some(Err(Errno::EIO));
-                }
-                let given_up = || patience::is_over().then_some(Err(Errno::EINTR));
-                if s.link != Link::Open {
-                    return if s.has_failed() { Some(Err(Errno::EIO)) } else { given_up() };
-                }
-                let since = *came_in.get_or_insert(s.generation);
-                let slot = s.take_slot(&asked.as_ref()?.request, in_use);
-                let Some(slot) = slot else {
-                    // Those of closes, perhaps, for which nobody waited so far. Once: of hundreds who
-                    // wait each is asked at every answer.
-                    if !core::mem::replace(&mut hurried, true) {
-                        port.hurry();
-                    }
-                    return given_up();
-                };
-                if let (false, Some(call)) = (since == s.generation, &mut asked) {
-                    without_grant(&mut call.request);
-                }
-                let stamp = stamp();
-                let message = self.begin(s, port, slot, asked.take()?, (stamp, pin))?;
-                Some(Ok((slot, s.calls, stamp, message)))
-            },
-        )
-        .await?;
-        port.send(message);
-        let asked = Asked { import: self, slot, owner };
-        let (answer, woken) = until(
-            &self.state,
-            |s| match s.slots.get_mut(usize::from(slot)) {
-                Some(entry) => &mut entry.waiting,
-                None => &mut s.line,
-            },
-            |s| {
-                let entry = s.slots.get_mut(usize::from(slot))?;
-                if entry.owner != owner {
-                    return Some((Err(Errno::EIO), s.line.take()));
-                }
-                if !matches!(entry.state, SlotState::Answered(_)) {
-                    return None;
-                }
-                entry.owner = 0;
-                let state = core::mem::replace(&mut entry.state, SlotState::Free);
-                s.free.push(slot);
-                match state {
-                    SlotState::Answered(answer) => Some((Ok(answer), s.line.take())),
-                    _ => None,
-                }
-            },
-        )
-        .await;
-        asked.answered();
-        woken.wake();
-        let Answered { reply, bulk, boot_epoch } = answer?;
-        reply.map(|reply| Answer { reply, bulk, stamp, boot_epoch })
-    }
-
-    /// Puts a request into a slot; the message to be sent.
-    fn begin(
-        &self,
-        state: &mut State,
-        port: &dyn Port,
-        slot: u16,
-        call: Call,
-        (stamp, pin): (u64, bool),
-    ) -> Option<Message> {
-        let generation = state.generation;
-        let Call { mut request, bulk, direct } = call;
-        self.of_this_run(&mut request, state.boot_epoch);
-        state.asked_ns = port.now().mono_ns;
-        let entry = state.slots.get_mut(usize::from(slot))?;
-        entry.seq += 1;
-        state.calls += 1;
-        entry.owner = state.calls;
-        let header = self.header(state.me, (generation, slot), entry.seq);
-        let header = Header { direct, ..header };
-        let buffer_len = match (&request, &bulk) {
-            (Request::Ost(OstRequest::Read { len, .. }), Bulk::Buffer(_)) => *len as usize,
-            _ => 0,
-        };
-        let kept_bulk = match &bulk {
-            Bulk::Data(data) => Bulk::Data(data.clone()),
-            Bulk::None | Bulk::Buffer(_) => Bulk::None,
-        };
-        let unheard = matches!(request, Request::Ping);
-        let body = Body::Request(request);
-        let kept = Message { header, body: body.clone(), bulk: kept_bulk };
-        entry.state = SlotState::Busy(Pending {
-            message: kept,
-            buffer_len,
-            sent_ns: state.asked_ns,
-            resend_after_ns: RESEND_NS,
-            stamp,
-            pin,
-            unheard,
-            left: false,
-            asked_before: false,
-            at_crash: false,
-            copies: 1,
-            refused: false,
-        });
-        Some(Message { header, body, bulk })
     }
 
     /// Asks whether the target is there, if there is a connection and it is not being asked.
@@ -809,7 +634,10 @@ impl Import {
     }
 
     fn ping(&self, state: &mut State, port: &dyn Port) -> Option<Message> {
-        let slot = state.take_slot(&Request::Ping, WAITED_FOR)?;
+        if !state.has_slot(Rank::GivesBack, state.line.put_by()) {
+            return None;
+        }
+        let slot = state.take_slot()?;
         self.begin(state, port, slot, (Request::Ping, Bulk::None).into(), (0, false))
     }
 
@@ -902,7 +730,7 @@ impl Import {
             let woken = if nobody_waits {
                 slot.state = SlotState::Free;
                 state.free.push(header.slot);
-                state.line.take()
+                state.call_next()
             } else {
                 let answered = Answered { reply: Ok(reply), bulk, boot_epoch: *boot_epoch };
                 slot.state = SlotState::Answered(answered);

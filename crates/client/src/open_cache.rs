@@ -17,15 +17,16 @@
 //! anything, and the MDT's size is the truth as after the close.
 //!
 //! **Who removes a file's last name himself closes what is kept of it first**, if he is told to, as where
-//! the servers are in this process: a file that is open when its name goes has to be removed twice. Where they
-//! are not it is closed after that, because a close travels with the next message, and meanwhile the kernel
-//! would keep the whole directory from others. So is one that a rename replaces. Which inode a name is of only the kernel's names know, so an
-//! inode has a hash of the name by which it was found.
+//! the servers are in this process: a file that is open when its name goes has to be removed twice.
+//! Where they are not it is closed after that, because a close travels with the next message, and
+//! meanwhile the kernel would keep the whole directory from others. So is one that a rename replaces.
+//! Which inode a name is of only the kernel's names know, so an inode has a hash of the name by which
+//! it was found.
 //!
 //! **Of what the kernel forgets a few are closed at a time** at each MDT. A kernel that needs memory forgets
-//! tens of thousands of inodes at once, and as many requests that wait for a slot would all be woken for
-//! each that is answered. Until its turn comes an open stays where it is: a lock that is asked back, and
-//! who leaves, find it there.
+//! tens of thousands of inodes at once, and as many requests would wait for a slot, each with a task.
+//! Until its turn comes an open stays where it is: a lock that is asked back, and who leaves, find it
+//! there.
 //!
 //! A close for which nobody waits may fail: then the MDT has the file open until this client is gone. That
 //! is counted, and logged.
@@ -107,7 +108,7 @@ struct Order {
 }
 
 /// A hash of a name of a directory, never 0.
-pub(crate) fn name_hash(dir: Fid, name: &[u8]) -> u32 {
+fn name_hash(dir: Fid, name: &[u8]) -> u32 {
     let mut hasher = FastHasher::default();
     hasher.write_u64(dir.seq.0);
     hasher.write_u32(dir.oid);
@@ -132,7 +133,6 @@ impl OpenCache {
         order.next += 1;
         let number = order.next;
         order.all.push_back((number, Arc::downgrade(inode)));
-        let named = if self.closes_first.load(Ordering::Relaxed) { named } else { 0 };
         if named != 0 {
             order.named.insert(named, inode.fid);
         }
@@ -407,6 +407,19 @@ impl Client {
     /// What is kept of a file is closed before its last name is removed from here, not behind it.
     pub fn set_closes_first(&self) {
         self.open_cache.closes_first.store(true, Ordering::Relaxed);
+    }
+
+    /// By which name an inode is found, for [`Client::closes_before`]; 0 where nothing is closed first.
+    pub(crate) fn hash_of_name(&self, dir: Fid, name: &[u8]) -> u32 {
+        if self.open_cache.closes_first.load(Ordering::Relaxed) { name_hash(dir, name) } else { 0 }
+    }
+
+    /// An inode was found by a name.
+    pub(crate) fn is_named(&self, inode: &Inode, dir: Fid, name: &[u8]) {
+        let named = self.hash_of_name(dir, name);
+        if named != 0 {
+            lock(&inode.state).named = named;
+        }
     }
 
     /// Closes what is kept of the inode with this name, which is about to be removed, if it is its last

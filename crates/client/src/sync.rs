@@ -65,6 +65,13 @@ impl Woken {
     }
 }
 
+impl FromIterator<Waker> for Woken {
+    fn from_iter<I: IntoIterator<Item = Waker>>(wakers: I) -> Woken {
+        let mut wakers = wakers.into_iter();
+        Woken { first: wakers.next(), others: wakers.collect() }
+    }
+}
+
 /// Waits until `ready` finds what it looks for. `waiters` says where to wait.
 pub(crate) async fn until<S, T>(
     state: &Mutex<S>,

@@ -117,7 +117,7 @@ impl Import {
                     let woken = if met_before {
                         state.give_up(true)
                     } else {
-                        (Woken::default(), state.line.take())
+                        (Woken::default(), state.everybody())
                     };
                     if let Some(first) = self.begin_replay(&mut state, port) {
                         again.push(first);

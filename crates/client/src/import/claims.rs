@@ -264,7 +264,7 @@ impl Import {
                 None => {
                     state.runs = vec![state.boot_epoch];
                     let (again, woken) = self.open(&mut state, port, true, false);
-                    (again, Some(woken.and(state.line.take())))
+                    (again, Some(woken.and(state.everybody())))
                 }
             }
         };

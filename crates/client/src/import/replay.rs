@@ -190,7 +190,7 @@ impl Import {
         // Whatever was under way was asked of a run before this one.
         let (again, woken) = self.open(state, port, false, true);
         out.extend(again);
-        woken.and(state.line.take())
+        woken.and(state.everybody())
     }
 
     /// What has waited too long for an answer, or was put off.

@@ -63,11 +63,11 @@ impl State {
         }
     }
 
-    /// Whether a request has to wait because too many are in flight that change something. Not those
-    /// that are under way while others wait for the locks in use, nor what gives something back.
-    pub(super) fn has_to_wait(&self, request: &Request) -> bool {
+    /// Whether too many are in flight that change something for one more. Not of those that are under
+    /// way while others wait for the locks in use, nor of what gives something back.
+    pub(super) fn changes_enough(&self) -> bool {
         let max = self.mod_rpcs_max();
-        if self.in_flight() < max || !waits_for_room(request) {
+        if self.in_flight() < max {
             return false;
         }
         let changing = self.slots.iter().filter(|slot| match &slot.state {
@@ -96,7 +96,7 @@ impl Import {
         let woken = {
             let mut state = lock(&self.state);
             state.mod_rpcs_set = Some(max);
-            state.line.take()
+            state.everybody()
         };
         woken.wake();
         Ok(())

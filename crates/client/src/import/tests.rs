@@ -1,10 +1,12 @@
 //! One import by itself: what it sends when, and what it makes of answers that others would not be
 //! told apart from.
 
+mod line;
+
 use std::pin::Pin;
 
 use sateen_types::{Ino, Timestamp};
-use sateen_wire::{Cred, MdtReply, MdtRequest, OstReply, SetAttr, Span};
+use sateen_wire::{Cred, MdtReply, MdtRequest, OstReply, OstRequest, SetAttr, Span};
 
 use super::*;
 use crate::port::{KernelInval, Task};
@@ -276,14 +278,13 @@ fn limits_are_kept_within_theirs() {
         assert_eq!(import.set_rpcs_max(max), Ok(()));
         assert_eq!(import.writes_at_once(), at_once);
         let mut state = lock(&import.state);
-        let read = Request::Mdt(MdtRequest::StatFs);
         let mut taken = Vec::new();
-        while let Some(slot) = state.take_slot(&read, WAITED_FOR) {
-            taken.push(slot);
+        while state.has_slot(Rank::Looks, 0) {
+            taken.extend(state.take_slot());
         }
         assert_eq!((taken.len(), state.in_flight()), (max, max));
-        while let Some(slot) = state.take_slot(&Request::Ping, WAITED_FOR) {
-            taken.push(slot);
+        while state.has_slot(Rank::GivesBack, 0) {
+            taken.extend(state.take_slot());
         }
         assert_eq!(taken.len(), max + 2 * SLOTS_KEPT, "those that are kept");
         state.free.extend(taken);

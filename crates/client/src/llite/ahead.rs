@@ -14,7 +14,6 @@ use sateen_wire::{DirEntry, Ibits, MdtReply, MdtRequest};
 use super::{Entry, Known, Listing};
 use crate::client::Client;
 use crate::inode::Inode;
-use crate::open_cache::name_hash;
 use crate::patience;
 use crate::statahead::{Found, Left, Looked, Next, StataheadStats};
 use crate::stats::Verb;
@@ -144,7 +143,7 @@ impl Client {
             if !by_dir && !state.stands(Ibits::LOOKUP, *stamp) {
                 return None;
             }
-            state.named = name_hash(dir.fid, name);
+            state.named = self.hash_of_name(dir.fid, name);
             Known { attr: state.tell()?, held: true }
         };
         self.is_used(inode);

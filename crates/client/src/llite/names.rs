@@ -15,7 +15,6 @@ use super::{Entry, Known};
 use crate::client::Client;
 use crate::inode::{Inode, InodeState};
 use crate::mdc::MdtAnswer;
-use crate::open_cache::name_hash;
 use crate::statahead::Changing;
 use crate::stats::Verb;
 use crate::sync::lock;
@@ -187,7 +186,7 @@ impl Client {
     ) -> Result<Entry> {
         let inode = self.inode(attr.fid);
         let known = self.know(&inode, attr, stamp).await?;
-        lock(&inode.state).named = name_hash(parent, name);
+        self.is_named(&inode, parent, name);
         let by_parent = self.stands(parent, Ibits::UPDATE, stamp);
         let by_itself = !by_parent && self.stands(attr.fid, Ibits::LOOKUP, stamp);
         let since = by_itself.then_some(stamp);
@@ -345,7 +344,8 @@ impl Client {
         }
         let _adding = self.asks_for_name(new_parent, &new_name);
         let _changing = self.changes_name(parent, &name);
-        let named = (name_hash(parent, from.1), name_hash(new_parent, to.1));
+        let hashes = |dir, name| self.hash_of_name(dir, name);
+        let named = (hashes(parent, from.1), hashes(new_parent, to.1));
         let request = MdtRequest::Rename { parent, name, new_parent, new_name, flags };
         let answer = self.mdt(parent, request).await?;
         self.renamed((parent, new_parent), named, answer).await
@@ -371,7 +371,8 @@ impl Client {
         let _changing = self.changes_name(parent, &name);
         let era = self.era();
         let fid = self.new_fid(parent, era).await?;
-        let named = (name_hash(parent, from.1), name_hash(new_parent, to.1));
+        let hashes = |dir, name| self.hash_of_name(dir, name);
+        let named = (hashes(parent, from.1), hashes(new_parent, to.1));
         let request = MdtRequest::RenameWhiteout {
             parent,
             name,
