@@ -40,8 +40,8 @@ pub struct MdtConfig {
     pub patience: Patience,
     /// How long clients of a run that ended in good order are waited for.
     pub recovery_time_soft_ns: u64,
-    /// How long objects of removed files are gathered before their OSTs destroy them.
-    pub destroy_age_ns: u64,
+    /// How long no file must have been removed before the OSTs destroy objects of those that were.
+    pub destroy_delay_ns: u64,
     /// Id of the file system; 0 takes messages about any.
     pub file_system: u64,
 }
@@ -55,10 +55,9 @@ pub const PATIENCE: Patience =
 /// 60 s in which anybody is heard.
 pub const RECOVERY_TIME_SOFT_NS: u64 = 60_000_000_000;
 
-/// How long objects of removed files are gathered, unless it is set otherwise: not at all. With a second
-/// a stream of small removals costs an OST one flush of its folders in that time, and not one for each
-/// group commit; but what has been gathered comes at once, and keeps an OST from writes meanwhile.
-pub const DESTROY_AGE_NS: u64 = 0;
+/// How long no file must have been removed before objects of those that were go, unless it is set
+/// otherwise: half a second. Who removes many files is done by then, or goes on for 5 s at least.
+pub const DESTROY_DELAY_NS: u64 = 500_000_000;
 
 impl MdtConfig {
     /// An MDT over OSTs whose space is not known yet.
@@ -78,7 +77,7 @@ impl MdtConfig {
             lock_reclaim_bytes: sateen_ldlm::LOCK_RECLAIM_BYTES,
             patience: PATIENCE,
             recovery_time_soft_ns: RECOVERY_TIME_SOFT_NS,
-            destroy_age_ns: DESTROY_AGE_NS,
+            destroy_delay_ns: DESTROY_DELAY_NS,
             file_system: 0,
         }
     }

@@ -166,16 +166,16 @@ impl Mdt {
     }
 
     /// How long objects of removed files are gathered before their OSTs destroy them.
-    pub fn destroy_age_ns(&self) -> u64 {
-        self.config.destroy_age_ns
+    pub fn destroy_delay_ns(&self) -> u64 {
+        self.config.destroy_delay_ns
     }
 
     /// The same from now on, also for those that wait.
-    pub fn set_destroy_age_ns(&mut self, age_ns: u64) {
-        self.config.destroy_age_ns = age_ns;
+    pub fn set_destroy_delay_ns(&mut self, age_ns: u64) {
+        self.config.destroy_delay_ns = age_ns;
         // At its end nothing is gathered.
         if !self.is_leaving() {
-            self.osp.set_destroy_age(age_ns);
+            self.osp.set_destroy_delay(age_ns);
         }
     }
 }

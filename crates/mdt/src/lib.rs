@@ -39,7 +39,7 @@ mod view;
 mod work;
 
 pub use clients::OPENS_PER_CLIENT_MAX;
-pub use config::{DESTROY_AGE_NS, MdtConfig, OstConfig, PATIENCE, RECOVERY_TIME_SOFT_NS};
+pub use config::{DESTROY_DELAY_NS, MdtConfig, OstConfig, PATIENCE, RECOVERY_TIME_SOFT_NS};
 pub use mdt::{HELD_MAX, Mdt};
 pub use osp::{OSP_QUEUE_SLOTS, RESEND_NS};
 pub use recovery::RecoveryStatus;

@@ -146,7 +146,7 @@ impl Mdt {
         };
         mdt.core.file_system = mdt.config.file_system;
         mdt.osp.file_system = mdt.config.file_system;
-        mdt.osp.set_destroy_age(mdt.config.destroy_age_ns);
+        mdt.osp.set_destroy_delay(mdt.config.destroy_delay_ns);
         mdt.locks.set_callback_limit(mdt.config.callback_limit_ns);
         let (limit, reclaim) = mdt.lock_bytes();
         mdt.set_lock_bytes(limit, reclaim);

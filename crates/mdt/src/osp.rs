@@ -1,6 +1,6 @@
 //! The MDT as a client of the OSTs: connecting, slots, resending. What is to be done comes
 //! from the llogs, from lost clients, and from the start; what was done is handed back as
-//! [`Done`]. Everything sent may be repeated without harm. What is to be destroyed is gathered first
+//! [`Done`]. Everything sent may be repeated without harm. What is to be destroyed waits first
 //! (`removals`).
 
 mod removals;
@@ -96,8 +96,8 @@ pub(crate) struct Osp {
     client: ClientId,
     /// Which file system it is, if that is known.
     pub(crate) file_system: u64,
-    /// How long what is to be destroyed is gathered.
-    destroy_age_ns: u64,
+    /// How long nothing more must have come before what is to be destroyed goes.
+    destroy_delay_ns: u64,
     osts: BTreeMap<u32, Ost>,
     /// See [`Osp::asks`].
     asks: bool,
@@ -109,7 +109,7 @@ impl Osp {
     pub(crate) fn new(me: Endpoint, index: u32, boot_epoch: u64, osts: &[u32]) -> Osp {
         let id = 1 << 63 | u64::from(index & 0xff) << 55 | boot_epoch & ((1 << 55) - 1);
         let osts = osts.iter().map(|index| (*index, Ost::default())).collect();
-        Osp { me, client: ClientId(id), file_system: 0, destroy_age_ns: 0, osts, asks: true }
+        Osp { me, client: ClientId(id), file_system: 0, destroy_delay_ns: 0, osts, asks: true }
     }
 
     /// Whether something that is to be done by an OST is not sent yet, or not answered; perhaps
@@ -138,9 +138,9 @@ impl Osp {
         true
     }
 
-    /// What is to be destroyed is gathered for so long from now on.
-    pub(crate) fn set_destroy_age(&mut self, age_ns: u64) {
-        self.destroy_age_ns = age_ns;
+    /// What is to be destroyed waits until nothing more has come for so long, from now on.
+    pub(crate) fn set_destroy_delay(&mut self, age_ns: u64) {
+        self.destroy_delay_ns = age_ns;
         self.asks = true;
     }
 
@@ -189,7 +189,7 @@ impl Osp {
         let (me, client, file_system) = (self.me, self.client, self.file_system);
         for (index, ost) in &mut self.osts {
             ost.heard_ns.get_or_insert(now_ns);
-            ost.removals.look(now_ns, self.destroy_age_ns, ost.is_tight);
+            ost.removals.look(now_ns, self.destroy_delay_ns, ost.is_tight);
             let mut send = |(generation, slot, seq), request| {
                 let header = Header {
                     generation,

@@ -126,7 +126,7 @@ impl Mdt {
         self.core.drop_parked();
         self.leaving = Leaving::Answering { since_ns: now.mono_ns };
         // Nobody may be there to ask for it for a long time.
-        self.osp.set_destroy_age(0);
+        self.osp.set_destroy_delay(0);
         self.run_llog(now, out);
         self.leave_on(now, out);
     }

@@ -179,7 +179,7 @@ const TUNABLES: [(&str, u64, u64); 32] = [
     ("commit_on_sharing", 0, 1),
     ("commit_age_ms", 1, 60_000),
     // With 0 OSTs are asked as soon as a removal is durable.
-    ("destroy_age_ms", 0, 60_000),
+    ("destroy_delay_ms", 0, 60_000),
     // With 0 as many locks as belong to the inodes that a mount keeps.
     (LRU_SIZE, 0, 100_000_000),
     // With 0 no name is looked up ahead.

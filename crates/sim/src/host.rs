@@ -199,10 +199,10 @@ impl Host {
                         (mdt.contended_locks, mdt.contention_ns) = (locks, SHARED_NS);
                     }
                 }
-                // In one run of two the objects of removed files are gathered.
-                if self.boot_epoch >> 40 & 1 == 1 {
-                    mdt.destroy_age_ns = 1_000_000_000;
-                }
+                // In one run of two the objects of removed files wait for others; clients here work for
+                // seconds alone.
+                let waits = self.boot_epoch >> 40 & 1 == 1;
+                mdt.destroy_delay_ns = if waits { 300_000_000 } else { 0 };
                 if self.boot_epoch >> 8 & 3 == 0 {
                     mdt.lock_reclaim_bytes = LOCKS_FEW * sateen_ldlm::LOCK_BYTES;
                     mdt.lock_limit_bytes = 4 * mdt.lock_reclaim_bytes;

@@ -277,7 +277,7 @@ fn processor(cell: Option<&Cell>) -> String {
 }
 
 fn durable(out: &mut String, numbers: &Numbers) {
-    out.push_str("## What is durable when a row ends\nEach file that is written is synced before it is closed, within the time; after creates and removals nothing is waited for, and reads change nothing.\n\n");
+    out.push_str("## What is durable when a row ends\nEach file that is written is synced before it is closed, within the time; after creates and removals nothing is waited for, and reads change nothing. Sateen and MooseFS remove the data of files later than their names, which is not within the time; the next row begins when that is done.\n\n");
     out.push_str("| | is | writes, after fsync | creates and removals |\n|---|---|---|---|\n");
     for known in shown(numbers) {
         let _ = writeln!(

@@ -22,6 +22,12 @@ const STEP_SECONDS_MAX: u32 = 900;
 const SETTLE: Duration = Duration::from_secs(5);
 const IDLE_SECONDS: u64 = 20;
 const AFTER_WARM_UP: Duration = Duration::from_millis(300);
+/// Who removes the data of files behind their names has begun by then, and has done it when for so long
+/// processors did less than this part of what they can; or is not waited for any longer.
+const BEGINS: Duration = Duration::from_secs(2);
+const WATCHED: Duration = Duration::from_millis(500);
+const QUIET: f64 = 0.05;
+const BEHIND_MAX: Duration = Duration::from_secs(30);
 /// sateen-bench ends so if data is wrong, which is told as this.
 const EXIT_WRONG_DATA: i32 = 3;
 pub(crate) const WRONG: &str = "what was read is not what was written";
@@ -96,6 +102,11 @@ impl Plan {
                 self.verify(visit, system, (step, count), &dir, round);
             } else {
                 round.singles.push(self.step(visit, system, (step, count), &dir)?);
+            }
+            // What a system leaves for later is not in the way of the next, nor in its own rate.
+            let later = matches!(system.known.kind, Kind::Sateen | Kind::Peer);
+            if step.op == Op::Remove && later && visit.group.name == "small" {
+                is_done_with_removals();
             }
         }
         // What was never there cannot be listed either; it goes with the mount.
@@ -342,6 +353,20 @@ fn rate(visit: &Visit, step: Step, report: &Value) -> Result<f64> {
 }
 
 /// Writes back what is dirty, and empties the kernel's caches of everything.
+/// Waits until what is done when names are gone is done.
+fn is_done_with_removals() {
+    sleep(BEGINS);
+    let begun = Instant::now();
+    let all = std::thread::available_parallelism().map_or(1, usize::from) as f64;
+    while begun.elapsed() < BEHIND_MAX {
+        let (before, since) = (processor::busy(), Instant::now());
+        sleep(WATCHED);
+        if processor::busy() - before < QUIET * all * since.elapsed().as_secs_f64() {
+            break;
+        }
+    }
+}
+
 fn drop_caches() -> Result<()> {
     rustix::fs::sync();
     fs::write("/proc/sys/vm/drop_caches", "3").context("caches are dropped by root alone")

@@ -1,12 +1,13 @@
-//! Objects of removed files that an OST is to destroy. They are gathered: an OST makes the removals of
-//! each request durable, a flush of its folders that costs the same for one object and for many, and
-//! under a stream of small removals there would be such a request for each group commit of the MDT.
+//! Objects of removed files that an OST is to destroy. They wait until no more come: to destroy them is
+//! nothing that anybody waits for, and under a stream of removals it would take the time of those who do,
+//! most of it in the file system below. And an OST makes the removals of each request durable, a flush
+//! of its folders that costs the same for one object and for many.
 //!
 //! 1. An object comes when the removal of its file is durable.
-//! 2. It waits until the first of those that wait is old enough, or one of them, or the OST, is such
-//!    that they must not ([`Removals::look`]). Nothing is to be done meanwhile, and no tick is asked for:
-//!    that of a target that rests comes soon enough.
-//! 3. Then all of them go, with those that come meanwhile, until none is left.
+//! 2. It waits until none has come for the delay that is set, and ten times that at the most, or until
+//!    one of those that wait, or the OST, is such that they must not ([`Removals::look`]). Nothing is to
+//!    be done meanwhile, and no tick is asked for: that of a target that rests comes soon enough.
+//! 3. Then they go, until others come; or all of them, if they must not wait.
 //!
 //! A crash forgets them, and the next run finds their records.
 
@@ -19,12 +20,13 @@ use sateen_wire::{OstRequest, StatFs};
 /// Objects that are removed by one request. Each may take a disk some time, and an OST that has not
 /// answered for long counts as away; a group commit answers many such requests.
 pub(super) const DESTROYED_MAX: usize = 64;
-/// So many do not wait: a second of more than any MDT removes, so that what is kept in memory and
-/// comes over an OST at once has a bound. Gathering more would spare nothing: these are 128 requests.
-const GATHERED_MAX: usize = 128 * DESTROYED_MAX;
+/// So many do not wait: some seconds of what an MDT removes. What is kept of them in memory has a bound.
+const GATHERED_MAX: usize = 1024 * DESTROYED_MAX;
 /// Nor does what has so many bytes, or somebody would miss them who looks how much is free, or needs
 /// it. A request for that is cheap.
-const GATHERED_BYTES_MAX: u64 = 64 * MIB;
+const GATHERED_BYTES_MAX: u64 = 256 * MIB;
+/// Nor what has waited for so many delays: others come all the time.
+const DELAYS_MAX: u64 = 10;
 /// Nor anything where less than this part of an OST is left: somebody may need it now.
 const TIGHT_PART: u64 = 8;
 
@@ -44,10 +46,14 @@ pub(super) struct Removals {
     waiting: VecDeque<(ObjectId, bool)>,
     /// How long they are together.
     bytes: u64,
-    /// When the first of them was seen.
-    since_ns: Option<u64>,
-    /// They wait no longer.
-    is_due: bool,
+    /// When the first of them was seen, and the last.
+    seen_ns: Option<(u64, u64)>,
+    /// Others have come since.
+    came: bool,
+    /// None has come for long, as of the last look.
+    is_quiet: bool,
+    /// They must not wait any longer.
+    must_go: bool,
 }
 
 impl Removals {
@@ -57,19 +63,25 @@ impl Removals {
         let Removal { object, late_writers, bytes } = removal;
         self.waiting.push_back((object, late_writers));
         self.bytes = self.bytes.saturating_add(bytes);
-        self.is_due |= late_writers;
+        self.came = true;
+        self.must_go |= late_writers;
     }
 
     /// Whether they are to wait for longer. To be asked before they are taken.
-    pub(super) fn look(&mut self, now_ns: u64, age_ns: u64, is_tight: bool) {
+    pub(super) fn look(&mut self, now_ns: u64, delay_ns: u64, is_tight: bool) {
         if self.waiting.is_empty() {
             return;
         }
-        let since_ns = *self.since_ns.get_or_insert(now_ns);
-        self.is_due |= is_tight
+        let (first_ns, mut last_ns) = self.seen_ns.unwrap_or((now_ns, now_ns));
+        if core::mem::take(&mut self.came) {
+            last_ns = now_ns;
+        }
+        self.seen_ns = Some((first_ns, last_ns));
+        self.is_quiet = now_ns.saturating_sub(last_ns) >= delay_ns;
+        self.must_go |= is_tight
             || self.waiting.len() >= GATHERED_MAX
             || self.bytes >= GATHERED_BYTES_MAX
-            || now_ns.saturating_sub(since_ns) >= age_ns;
+            || now_ns.saturating_sub(first_ns) >= delay_ns.saturating_mul(DELAYS_MAX);
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -78,12 +90,12 @@ impl Removals {
 
     /// Whether there is something to be sent.
     pub(super) fn are_due(&self) -> bool {
-        self.is_due
+        !self.waiting.is_empty() && (self.is_quiet || self.must_go)
     }
 
     /// The next request, if they are due.
     pub(super) fn take(&mut self) -> Option<OstRequest> {
-        if !self.is_due {
+        if !self.are_due() {
             return None;
         }
         let (first, late_writers) = self.waiting.pop_front()?;
@@ -96,7 +108,7 @@ impl Removals {
             objects.push(object);
         }
         if self.waiting.is_empty() {
-            (self.bytes, self.since_ns, self.is_due) = (0, None, false);
+            *self = Removals { waiting: core::mem::take(&mut self.waiting), ..Removals::default() };
         }
         Some(OstRequest::Destroy { objects, late_writers })
     }

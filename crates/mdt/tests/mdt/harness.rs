@@ -177,7 +177,7 @@ fn core_config(boots: u64) -> CoreConfig {
 
 /// Objects of removed files are destroyed as soon as that is durable.
 fn config(osts: std::ops::Range<u32>) -> MdtConfig {
-    MdtConfig { destroy_age_ns: 0, ..MdtConfig::new(0, osts) }
+    MdtConfig { destroy_delay_ns: 0, ..MdtConfig::new(0, osts) }
 }
 
 impl World {
@@ -214,8 +214,8 @@ impl World {
 
     /// From now on objects of removed files are gathered for so long, also in later runs.
     pub fn gather_removals(&mut self, ms: u64) {
-        self.config.destroy_age_ns = ms * 1_000_000;
-        self.mdt.set_destroy_age_ns(self.config.destroy_age_ns);
+        self.config.destroy_delay_ns = ms * 1_000_000;
+        self.mdt.set_destroy_delay_ns(self.config.destroy_delay_ns);
     }
 
     /// Two obliging clients with a sequence each.

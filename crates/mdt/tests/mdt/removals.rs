@@ -8,12 +8,12 @@ use sateen_wire::*;
 use crate::fsck;
 use crate::harness::*;
 
-const AGE_MS: u64 = 1000;
+const DELAY_MS: u64 = 1000;
 
-/// One that gathers for a second, over two OSTs, and rests.
+/// One that waits for a second, over two OSTs, and rests.
 fn gathering() -> World {
     let mut world = World::with_clients(2);
-    world.gather_removals(AGE_MS);
+    world.gather_removals(DELAY_MS);
     world.rest();
     assert_eq!((world.mdt.pace(), world.mdt.is_idle()), (Pace::Rest, true));
     world
@@ -79,7 +79,7 @@ fn a_large_file_goes_at_once() {
     removed(&mut world, "small");
     waits(&mut world, 2);
     // Both of its objects are large, and take the others along.
-    file(&mut world, "large", 200 << 20);
+    file(&mut world, "large", 600 << 20);
     removed(&mut world, "large");
     world.rest();
     assert_eq!((world.objects(), world.mdt.is_idle()), (0, true));
@@ -106,8 +106,8 @@ fn what_is_set_holds_for_those_that_wait() {
     file(&mut world, "f", 3 << 20);
     removed(&mut world, "f");
     waits(&mut world, 2);
-    world.mdt.set_destroy_age_ns(0);
-    assert_eq!((world.mdt.destroy_age_ns(), world.mdt.pace()), (0, Pace::Slow));
+    world.mdt.set_destroy_delay_ns(0);
+    assert_eq!((world.mdt.destroy_delay_ns(), world.mdt.pace()), (0, Pace::Slow));
     world.tick(50);
     assert_eq!(world.objects(), 0);
 }
@@ -124,7 +124,7 @@ fn an_end_in_good_order_leaves_none() {
     removed(&mut world, "f");
     world.begin_stop();
     // Whatever somebody sets now.
-    world.mdt.set_destroy_age_ns(AGE_MS * 1_000_000);
+    world.mdt.set_destroy_delay_ns(DELAY_MS * 1_000_000);
     world.keeps_flushes = false;
     assert_eq!(world.stop(), Ending::Clean);
     assert_eq!((world.objects(), records(&world)), (0, 0));
@@ -138,7 +138,7 @@ fn an_end_waits_a_moment_for_an_ost_that_does_not_answer_and_the_next_run_goes_o
     waits(&mut world, 2);
     world.gone.insert(0);
     world.begin_stop();
-    world.tick(AGE_MS - 50);
+    world.tick(DELAY_MS - 50);
     assert_eq!((world.mdt.ending(), world.objects()), (Ending::Working, 1));
     world.tick(50);
     world.rest();
@@ -156,7 +156,7 @@ fn what_a_crash_finds_waiting_goes_at_the_next_start() {
     removed(&mut world, "f");
     waits(&mut world, 2);
     world.crash_under_clients();
-    assert_eq!(world.mdt.destroy_age_ns(), AGE_MS * 1_000_000);
+    assert_eq!(world.mdt.destroy_delay_ns(), DELAY_MS * 1_000_000);
     world.rest();
     assert_eq!(world.objects(), 0);
 }

@@ -489,13 +489,13 @@ fn commit_age<S: Service + 'static>(
     }));
 }
 
-/// How long an MDT gathers objects of removed files before their OSTs destroy them.
-fn destroy_age(host: &Arc<TargetHost<Mdt>>, prefix: &str, out: &mut Vec<Param<'static>>) {
+/// How long no file must have been removed before the OSTs destroy objects of those that were.
+fn destroy_delay(host: &Arc<TargetHost<Mdt>>, prefix: &str, out: &mut Vec<Param<'static>>) {
     let (shown, set) = (host.clone(), host.clone());
-    let age = move || (shown.inspect(|mdt| mdt.destroy_age_ns()) / MILLISECOND_NS).to_string();
-    out.push(Param::shown(format!("{prefix}/destroy_age_ms"), age).set_by(move |value| {
+    let delay = move || (shown.inspect(|mdt| mdt.destroy_delay_ns()) / MILLISECOND_NS).to_string();
+    out.push(Param::shown(format!("{prefix}/destroy_delay_ms"), delay).set_by(move |value| {
         let ms = number(value).unwrap_or(1);
-        set.inspect(|mdt| mdt.set_destroy_age_ns(ms.saturating_mul(MILLISECOND_NS)));
+        set.inspect(|mdt| mdt.set_destroy_delay_ns(ms.saturating_mul(MILLISECOND_NS)));
         Ok(())
     }));
 }
@@ -566,7 +566,7 @@ impl Shows for Mdt {
         let seen = host.clone();
         space(&prefix, move || seen.inspect(|mdt| mdt.statfs()), out);
         commit_age(host, &prefix, out);
-        destroy_age(host, &prefix, out);
+        destroy_delay(host, &prefix, out);
         let locked = host.inspect(|mdt| mdt.file_locks().len()).to_string();
         out.push(Param::shown(format!("{prefix}/file_locks"), move || locked.clone()));
         let (shown, set) = (host.clone(), host.clone());

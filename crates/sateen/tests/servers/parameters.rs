@@ -219,7 +219,7 @@ fn objects_of_removed_files_wait_for_as_long_as_is_set() {
     let mnt = cluster.mount("mnt");
     let at_mds = server_folder(&cluster.path("mgt"));
     let osts = ["ost0", "ost1"];
-    set_param(&at_mds, "mdt.*.destroy_age_ms=60000");
+    set_param(&at_mds, "mdt.*.destroy_delay_ms=60000");
     for round in 0..2 {
         let path = mnt.join("file");
         write_durably(&path, b"content").unwrap();
@@ -232,9 +232,9 @@ fn objects_of_removed_files_wait_for_as_long_as_is_set() {
         let there = !osts.iter().all(|ost| cluster.has_no_objects(ost));
         assert!(there || !waits, "it has waited for two seconds");
         if round == 0 {
-            set_param(&at_mds, "mdt.*.destroy_age_ms=0");
+            set_param(&at_mds, "mdt.*.destroy_delay_ms=0");
             cluster.wait_for_no_objects(&osts);
-            set_param(&at_mds, "mdt.*.destroy_age_ms=60000");
+            set_param(&at_mds, "mdt.*.destroy_delay_ms=60000");
         }
     }
     // An end in good order does not leave it to the next run.

@@ -1,4 +1,4 @@
-//! What is to be destroyed waits for more of its kind, and not where somebody may wait for it.
+//! What is to be destroyed waits until no more comes, and not where somebody may wait for it.
 
 use sateen_types::{Fid, Timestamp};
 use sateen_wire::{Body, Header, Message, OstReply, Reply, ReplyBody, Request};
@@ -7,7 +7,7 @@ use super::*;
 use crate::osp::tests::{FENCED, answer, connected, osp, sent};
 use crate::osp::{Done, Job, Osp};
 
-const AGE_NS: u64 = 1_000_000_000;
+const DELAY_NS: u64 = 1_000_000_000;
 /// When the first of them came.
 const BEGIN_NS: u64 = 7;
 
@@ -19,13 +19,13 @@ fn small(oid: u32) -> Removal {
     Removal { object: object(oid), late_writers: false, bytes: 4096 }
 }
 
-/// One that gathers for a second, over one OST that was asked for its space.
+/// One that waits for a second, over one OST that was asked for its space.
 fn gathering() -> (Osp, Header) {
     let mut osp = osp();
     let connect = sent(&mut osp, 1)[0].header;
     answer(&mut osp, &connect, connected(10, 100));
     let statfs = sent(&mut osp, 2)[0].header;
-    osp.set_destroy_age(AGE_NS);
+    osp.set_destroy_delay(DELAY_NS);
     assert_eq!(destroyed(&sent(&mut osp, 3)), [] as [usize; 0]);
     assert!(!osp.asks());
     (osp, statfs)
@@ -40,13 +40,13 @@ fn destroyed(sent: &[Message]) -> Vec<usize> {
     sent.iter().filter_map(count).collect()
 }
 
-/// Whether this one waits, and is then sent when it is old enough.
+/// Whether this one waits, and is then sent when no other has come.
 #[track_caller]
 fn waits(osp: &mut Osp, removal: Removal) {
     assert!(osp.destroy(3, removal));
     assert_eq!(destroyed(&sent(osp, BEGIN_NS)), [] as [usize; 0]);
     assert!(!osp.asks() && osp.destroys());
-    assert_eq!(destroyed(&sent(osp, BEGIN_NS + AGE_NS)), [1]);
+    assert_eq!(destroyed(&sent(osp, BEGIN_NS + DELAY_NS)), [1]);
 }
 
 /// Whether all go now that wait.
@@ -68,31 +68,71 @@ fn told(osp: &mut Osp, statfs: &Header, space: StatFs) {
 }
 
 #[test]
-fn they_are_gathered_until_the_first_is_old() {
+fn they_wait_until_no_more_come() {
     let (mut osp, _) = gathering();
+    let mut now_ns = BEGIN_NS;
     for oid in 0..100 {
         assert!(osp.destroy(3, small(oid)));
         // The group commits that bring them.
-        assert_eq!(destroyed(&sent(&mut osp, BEGIN_NS + u64::from(oid))), [] as [usize; 0]);
+        now_ns += DELAYS_MAX * DELAY_NS / 200;
+        assert_eq!(destroyed(&sent(&mut osp, now_ns)), [] as [usize; 0]);
         assert!(!osp.asks(), "there is nothing to be done");
     }
     assert!(osp.destroys(), "and yet it is not over");
-    assert_eq!(destroyed(&sent(&mut osp, BEGIN_NS + AGE_NS - 1)), [] as [usize; 0]);
-    let all = sent(&mut osp, BEGIN_NS + AGE_NS);
+    assert_eq!(destroyed(&sent(&mut osp, now_ns + DELAY_NS - 1)), [] as [usize; 0]);
+    now_ns += DELAY_NS;
+    let all = sent(&mut osp, now_ns);
     assert_eq!(destroyed(&all), [DESTROYED_MAX, 100 - DESTROYED_MAX]);
     assert!(osp.asks(), "they are to be answered");
     // The next ones have all of their time.
     assert!(osp.destroy(3, small(100)));
-    assert_eq!(destroyed(&sent(&mut osp, BEGIN_NS + AGE_NS + 1)), [] as [usize; 0]);
-    for message in &all {
-        assert!(matches!(
-            answer(&mut osp, &message.header, ReplyBody::Empty),
-            Some(Done::Destroyed(_))
-        ));
-    }
-    assert_eq!(destroyed(&sent(&mut osp, BEGIN_NS + 2 * AGE_NS)), [] as [usize; 0]);
+    assert_eq!(destroyed(&sent(&mut osp, now_ns + 1)), [] as [usize; 0]);
+    let done = all.iter().filter_map(|to| answer(&mut osp, &to.header, ReplyBody::Empty));
+    assert_eq!(done.filter(|done| matches!(done, Done::Destroyed(_))).count(), 2);
+    assert_eq!(destroyed(&sent(&mut osp, now_ns + DELAY_NS)), [] as [usize; 0]);
     assert!(!osp.asks() && osp.destroys());
-    assert_eq!(destroyed(&sent(&mut osp, BEGIN_NS + 2 * AGE_NS + 1)), [1]);
+    assert_eq!(destroyed(&sent(&mut osp, now_ns + 1 + DELAY_NS)), [1]);
+}
+
+#[test]
+fn others_that_come_stop_them_for_ten_delays_at_most() {
+    let (mut osp, _) = gathering();
+    let many = 20 * DESTROYED_MAX as u32;
+    for oid in 0..many {
+        osp.destroy(3, small(oid));
+    }
+    assert_eq!(destroyed(&sent(&mut osp, BEGIN_NS)), [] as [usize; 0]);
+    let begun = sent(&mut osp, BEGIN_NS + DELAY_NS);
+    assert_eq!(destroyed(&begun), [DESTROYED_MAX; 6], "as many as there are slots for");
+    osp.destroy(3, small(many));
+    for message in &begun {
+        answer(&mut osp, &message.header, ReplyBody::Empty);
+    }
+    let mut oid = many;
+    for at_ns in (DELAY_NS + 1..DELAYS_MAX * DELAY_NS).step_by(DELAY_NS as usize / 2) {
+        assert_eq!(destroyed(&sent(&mut osp, BEGIN_NS + at_ns)), [] as [usize; 0], "{at_ns}");
+        oid += 1;
+        osp.destroy(3, small(oid));
+    }
+    let mut left = (oid + 1) as usize - 6 * DESTROYED_MAX;
+    let mut now_ns = BEGIN_NS + DELAYS_MAX * DELAY_NS;
+    while left > 0 {
+        // Those that come meanwhile go with them.
+        if oid < many + 100 {
+            oid += 1;
+            osp.destroy(3, small(oid));
+            left += 1;
+        }
+        let sent = sent(&mut osp, now_ns);
+        let count: usize = destroyed(&sent).into_iter().sum();
+        assert!(count > 0 && count <= left, "{count} of {left}");
+        left -= count;
+        for message in &sent {
+            answer(&mut osp, &message.header, ReplyBody::Empty);
+        }
+        now_ns += 1;
+    }
+    assert!(!osp.destroys());
 }
 
 #[test]
@@ -179,11 +219,11 @@ fn many_do_not_wait() {
 }
 
 #[test]
-fn another_age_holds_for_those_that_wait() {
+fn another_delay_holds_for_those_that_wait() {
     let (mut osp, _) = gathering();
     osp.destroy(3, small(0));
     assert_eq!(destroyed(&sent(&mut osp, BEGIN_NS)), [] as [usize; 0]);
-    osp.set_destroy_age(0);
+    osp.set_destroy_delay(0);
     assert!(osp.asks(), "a tick is to come");
     go_at_once(&mut osp, 1);
 }
@@ -196,12 +236,12 @@ fn they_wait_for_the_ost_and_for_fences_as_ever() {
     osp.push(3, Job::Punch { version: 1, object: object(9), size: 0 });
     let fence = sent(&mut osp, BEGIN_NS);
     assert_eq!(fence.len(), 1, "the fence alone");
-    assert!(sent(&mut osp, BEGIN_NS + AGE_NS).is_empty());
+    assert!(sent(&mut osp, BEGIN_NS + DELAY_NS).is_empty());
     answer(&mut osp, &fence[0].header, ReplyBody::Empty);
-    assert_eq!(destroyed(&sent(&mut osp, BEGIN_NS + AGE_NS)), [1]);
+    assert_eq!(destroyed(&sent(&mut osp, BEGIN_NS + DELAY_NS)), [1]);
     // What it refused is tried again, and its end waits for that no longer.
     let (mut osp, _) = gathering();
-    osp.set_destroy_age(0);
+    osp.set_destroy_delay(0);
     osp.destroy(3, small(0));
     let asked = sent(&mut osp, BEGIN_NS)[0].header;
     assert!(osp.destroys());
