@@ -30,6 +30,10 @@ use crate::unsynced::UnsyncedObjects;
 /// A part of an fsync.
 type Part<'a> = Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>>;
 
+/// How often a file without a name is made again that has gone with a crash of its MDT, which crashes
+/// again before this client hears of the next.
+const MADE_AGAIN_MAX: u32 = 16;
+
 /// How a program opens a file.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct OpenHow {
@@ -388,7 +392,7 @@ impl Client {
         how: OpenHow,
         cred: Cred,
     ) -> Result<Opened> {
-        let mut again = true;
+        let mut again = MADE_AGAIN_MAX;
         let (fid, open_id, answer) = loop {
             let era = self.era();
             let open_id = self.next_open_id();
@@ -399,8 +403,9 @@ impl Client {
             let request =
                 MdtRequest::Tmpfile { parent, fid, mode, cred, flags, open_id, linkable, want };
             match self.mdt_in(era, parent, request).await {
-                // It was made, and has gone with the MDT's crash before this client heard of it.
-                Err(Errno::ESTALE) if again => again = false,
+                // It was made, and has gone with the MDT's crash before this client heard of it. (Or the
+                // directory is gone.)
+                Err(Errno::ESTALE) if again > 0 => again -= 1,
                 answer => break (fid, open_id, answer?),
             }
         };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sateen_client::KernelInval;
-use sateen_types::{Attr, Endpoint, Errno, Layout};
+use sateen_types::{Attr, Endpoint, Errno, Fid, Layout, Seq};
 use sateen_wire::codec::Wire;
 use sateen_wire::{
     FILE_LOCK_END_MAX, FileLock, FileLockMode, FileLockState, Header, Ibits, LockId, LockMode,
@@ -323,4 +323,32 @@ fn who_says_goodbye_holds_nothing_any_more() {
     assert_eq!(request, Request::Disconnect);
     rig.answer(&again, Reply::ok(ReplyBody::Empty));
     assert!(rig.poll(&mut leaving).is_some());
+}
+
+/// What it has made is gone each time, before it hears of it: it makes another, of another FID.
+#[test]
+fn a_file_without_a_name_is_made_again_after_each_crash() {
+    let rig = Rig::with_osts(1);
+    let client = rig.client.clone();
+    let mut making = rig.start(async move { client.tmpfile(Fid::ROOT, 0o600, WRITE, CRED).await });
+    let (header, request) = rig.take_mdt();
+    assert_eq!(request, MdtRequest::GrantSeq);
+    rig.answer(&header, reply(MdtReply::Sequence(Seq(0x2_0000_0700)), &[]));
+    assert!(rig.poll(&mut making).is_none());
+    let mut seen = std::collections::BTreeSet::new();
+    for _ in 0..10 {
+        let (header, request) = rig.take_mdt();
+        let MdtRequest::Tmpfile { fid, .. } = request else { panic!("{request:?}") };
+        assert!(seen.insert(fid), "{fid:?} once more");
+        rig.answer(&header, Reply { last_committed: 1, ..Reply::error(Errno::ESTALE) });
+        assert!(rig.poll(&mut making).is_none());
+    }
+    // Or the directory is gone.
+    while let (header, MdtRequest::Tmpfile { .. }) = rig.take_mdt() {
+        rig.answer(&header, Reply { last_committed: 1, ..Reply::error(Errno::ESTALE) });
+        if let Some(made) = rig.poll(&mut making) {
+            assert_eq!(made.err(), Some(Errno::ESTALE));
+            break;
+        }
+    }
 }
