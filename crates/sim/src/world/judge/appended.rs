@@ -38,6 +38,25 @@ impl World {
         data.appended_at(begin.unwrap_or(reach))
     }
 
+    /// The two places where an append may be that has ended, and is kept still, if the end was open and
+    /// no object tells: where the objects end, if who was lost had kept what made the file longer; or where
+    /// the file was known to end, if the MDT had been told of that, and an OST has lost what was there.
+    pub(super) fn kept_at(&mut self, running: &Running, bytes: &[u8]) -> Option<[u64; 2]> {
+        let Op::Write { handle, .. } = &running.op else { return None };
+        let data = self.model.data.get(&handle.fid).filter(|_| handle.how.append)?;
+        let known = (!data.is_certain()).then(|| data.size())?;
+        let reach = self.reach(handle.fid);
+        let len = bytes.len() as u64;
+        let is_there =
+            reach.checked_sub(len).is_some_and(|at| self.stored(handle.fid, at, len) == bytes);
+        let is_torn = running.end_then.is_some_and(|at| self.is_torn(handle.fid, at, bytes));
+        if is_there || is_torn || reach >= known {
+            return None;
+        }
+        self.report.count("append to one of two ends", 1);
+        Some([reach, known])
+    }
+
     /// Whether all that the objects have from a place on may be what a crash has left of these bytes:
     /// that shows where they ended, or some of them, and not where the file did before.
     fn is_torn(&self, fid: Fid, at: u64, bytes: &[u8]) -> bool {

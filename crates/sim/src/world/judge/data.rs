@@ -100,13 +100,21 @@ impl World {
                 if *written != bytes.len() {
                     return Err(format!("only {written} bytes"));
                 }
+                let kept = self.keeps_writes && may_be_kept(handle, bytes);
+                if let Some(places) = if kept { self.kept_at(running, bytes) } else { None } {
+                    let now_ns = self.now_ns;
+                    let data = self.model.data.entry(handle.fid).or_default();
+                    for at in places {
+                        data.may_have_written(client, (at, bytes), now_ns, false);
+                    }
+                    return Ok(());
+                }
                 let offset = self.place_of(running, bytes);
                 let data = self.model.data.entry(handle.fid).or_default();
                 if handle.how.append {
                     // It has seen that this is the end.
                     data.saw_size(offset, asked_of);
                 }
-                let kept = self.keeps_writes && may_be_kept(handle, bytes);
                 data.wrote(client, offset, bytes, kept);
                 if handle.how.sync { data.synced(client, running.id) } else { Ok(()) }
             }
