@@ -58,7 +58,9 @@ impl World {
             world.add(me, Box::new(Ost::new(config(me), store())));
         }
         let (me, mut out) = (Endpoint::Mdt(0), Outbox::new());
-        let mdt = Mdt::new(config(me), store(), MdtConfig::new(0, 0..2), now, &mut out);
+        // What is removed is gone when there is nothing to be done any more: no time goes by here.
+        let waits_for_nothing = MdtConfig { destroy_delay_ns: 0, ..MdtConfig::new(0, 0..2) };
+        let mdt = Mdt::new(config(me), store(), waits_for_nothing, now, &mut out);
         world.add(me, Box::new(mdt));
         world.run(me, out);
         for to in [Endpoint::Mdt(0), Endpoint::Ost(0), Endpoint::Ost(1)] {

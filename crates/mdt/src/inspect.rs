@@ -165,17 +165,17 @@ impl Mdt {
         self.alloc.set_balanced_percent(percent);
     }
 
-    /// How long objects of removed files are gathered before their OSTs destroy them.
+    /// How long no file must have been removed before the OSTs destroy objects of those that were.
     pub fn destroy_delay_ns(&self) -> u64 {
         self.config.destroy_delay_ns
     }
 
     /// The same from now on, also for those that wait.
-    pub fn set_destroy_delay_ns(&mut self, age_ns: u64) {
-        self.config.destroy_delay_ns = age_ns;
-        // At its end nothing is gathered.
+    pub fn set_destroy_delay_ns(&mut self, delay_ns: u64) {
+        self.config.destroy_delay_ns = delay_ns;
+        // At its end nothing waits.
         if !self.is_leaving() {
-            self.osp.set_destroy_delay(age_ns);
+            self.osp.set_destroy_delay(delay_ns);
         }
     }
 }

@@ -139,8 +139,8 @@ impl Osp {
     }
 
     /// What is to be destroyed waits until nothing more has come for so long, from now on.
-    pub(crate) fn set_destroy_delay(&mut self, age_ns: u64) {
-        self.destroy_delay_ns = age_ns;
+    pub(crate) fn set_destroy_delay(&mut self, delay_ns: u64) {
+        self.destroy_delay_ns = delay_ns;
         self.asks = true;
     }
 

@@ -22,11 +22,11 @@ const STEP_SECONDS_MAX: u32 = 900;
 const SETTLE: Duration = Duration::from_secs(5);
 const IDLE_SECONDS: u64 = 20;
 const AFTER_WARM_UP: Duration = Duration::from_millis(300);
-/// Who removes the data of files behind their names has begun by then, and has done it when for so long
-/// processors did less than this part of what they can; or is not waited for any longer.
+/// Who removes the data of files behind their names has begun by then, and has done it when twice for so
+/// long all processors together worked for less than this part of that; or is not waited for any longer.
 const BEGINS: Duration = Duration::from_secs(2);
-const WATCHED: Duration = Duration::from_millis(500);
-const QUIET: f64 = 0.05;
+const WATCHED: Duration = Duration::from_millis(400);
+const QUIET: f64 = 0.1;
 const BEHIND_MAX: Duration = Duration::from_secs(30);
 /// sateen-bench ends so if data is wrong, which is told as this.
 const EXIT_WRONG_DATA: i32 = 3;
@@ -352,21 +352,19 @@ fn rate(visit: &Visit, step: Step, report: &Value) -> Result<f64> {
     }
 }
 
-/// Writes back what is dirty, and empties the kernel's caches of everything.
 /// Waits until what is done when names are gone is done.
 fn is_done_with_removals() {
     sleep(BEGINS);
-    let begun = Instant::now();
-    let all = std::thread::available_parallelism().map_or(1, usize::from) as f64;
-    while begun.elapsed() < BEHIND_MAX {
+    let (begun, mut quiet) = (Instant::now(), 0);
+    while quiet < 2 && begun.elapsed() < BEHIND_MAX {
         let (before, since) = (processor::busy(), Instant::now());
         sleep(WATCHED);
-        if processor::busy() - before < QUIET * all * since.elapsed().as_secs_f64() {
-            break;
-        }
+        let busy = processor::busy() - before;
+        quiet = if busy < QUIET * since.elapsed().as_secs_f64() { quiet + 1 } else { 0 };
     }
 }
 
+/// Writes back what is dirty, and empties the kernel's caches of everything.
 fn drop_caches() -> Result<()> {
     rustix::fs::sync();
     fs::write("/proc/sys/vm/drop_caches", "3").context("caches are dropped by root alone")

@@ -7,7 +7,7 @@
 //! 2. It waits until none has come for the delay that is set, and ten times that at the most, or until
 //!    one of those that wait, or the OST, is such that they must not ([`Removals::look`]). Nothing is to
 //!    be done meanwhile, and no tick is asked for: that of a target that rests comes soon enough.
-//! 3. Then they go, until others come; or all of them, if they must not wait.
+//! 3. Then they go, until others come; or, if they must not wait, all that are there then.
 //!
 //! A crash forgets them, and the next run finds their records.
 
@@ -43,28 +43,30 @@ pub(crate) struct Removal {
 /// Those of one OST.
 #[derive(Debug, Default)]
 pub(super) struct Removals {
-    waiting: VecDeque<(ObjectId, bool)>,
+    waiting: VecDeque<Removal>,
     /// How long they are together.
     bytes: u64,
-    /// When the first of them was seen, and the last.
+    /// Since when they wait, but for those that must go, and when the last of them was seen.
     seen_ns: Option<(u64, u64)>,
     /// Others have come since.
     came: bool,
     /// None has come for long, as of the last look.
     is_quiet: bool,
-    /// They must not wait any longer.
-    must_go: bool,
+    /// So many of the first must not wait any longer.
+    must_go: usize,
 }
 
 impl Removals {
-    /// One that somebody may still be writing to does not wait: until it is gone, and its OST knows
-    /// that, it could grow.
+    /// One that somebody may still be writing to does not wait, nor do those before it: until it is
+    /// gone, and its OST knows that, it could grow.
     pub(super) fn push(&mut self, removal: Removal) {
-        let Removal { object, late_writers, bytes } = removal;
-        self.waiting.push_back((object, late_writers));
-        self.bytes = self.bytes.saturating_add(bytes);
+        let removal = Removal { bytes: removal.bytes.min(GATHERED_BYTES_MAX), ..removal };
+        self.bytes += removal.bytes;
         self.came = true;
-        self.must_go |= late_writers;
+        self.waiting.push_back(removal);
+        if removal.late_writers {
+            self.must_go = self.waiting.len();
+        }
     }
 
     /// Whether they are to wait for longer. To be asked before they are taken.
@@ -72,16 +74,20 @@ impl Removals {
         if self.waiting.is_empty() {
             return;
         }
-        let (first_ns, mut last_ns) = self.seen_ns.unwrap_or((now_ns, now_ns));
+        let (mut first_ns, mut last_ns) = self.seen_ns.unwrap_or((now_ns, now_ns));
         if core::mem::take(&mut self.came) {
             last_ns = now_ns;
         }
-        self.seen_ns = Some((first_ns, last_ns));
-        self.is_quiet = now_ns.saturating_sub(last_ns) >= delay_ns;
-        self.must_go |= is_tight
+        let must_go = is_tight
             || self.waiting.len() >= GATHERED_MAX
             || self.bytes >= GATHERED_BYTES_MAX
             || now_ns.saturating_sub(first_ns) >= delay_ns.saturating_mul(DELAYS_MAX);
+        if must_go {
+            // Those that come from now on wait anew.
+            (self.must_go, first_ns) = (self.waiting.len(), now_ns);
+        }
+        self.is_quiet = now_ns.saturating_sub(last_ns) >= delay_ns;
+        self.seen_ns = Some((first_ns, last_ns));
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -90,7 +96,7 @@ impl Removals {
 
     /// Whether there is something to be sent.
     pub(super) fn are_due(&self) -> bool {
-        !self.waiting.is_empty() && (self.is_quiet || self.must_go)
+        self.must_go > 0 || self.is_quiet && !self.waiting.is_empty()
     }
 
     /// The next request, if they are due.
@@ -98,15 +104,15 @@ impl Removals {
         if !self.are_due() {
             return None;
         }
-        let (first, late_writers) = self.waiting.pop_front()?;
-        let mut objects = vec![first];
+        let late_writers = self.waiting.front()?.late_writers;
+        let mut objects = Vec::new();
         while objects.len() < DESTROYED_MAX
-            && let Some((object, _)) =
-                self.waiting.front().copied().filter(|next| next.1 == late_writers)
+            && let Some(next) = self.waiting.pop_front_if(|next| next.late_writers == late_writers)
         {
-            self.waiting.pop_front();
-            objects.push(object);
+            self.bytes -= next.bytes;
+            objects.push(next.object);
         }
+        self.must_go = self.must_go.saturating_sub(objects.len());
         if self.waiting.is_empty() {
             *self = Removals { waiting: core::mem::take(&mut self.waiting), ..Removals::default() };
         }

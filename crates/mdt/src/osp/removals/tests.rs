@@ -114,25 +114,49 @@ fn others_that_come_stop_them_for_ten_delays_at_most() {
         oid += 1;
         osp.destroy(3, small(oid));
     }
-    let mut left = (oid + 1) as usize - 6 * DESTROYED_MAX;
+    let there = (oid + 1) as usize - 6 * DESTROYED_MAX;
     let mut now_ns = BEGIN_NS + DELAYS_MAX * DELAY_NS;
-    while left > 0 {
-        // Those that come meanwhile go with them.
-        if oid < many + 100 {
+    let (mut gone, mut behind) = (0, 0);
+    while gone < there {
+        let sent = sent(&mut osp, now_ns);
+        // Those that come meanwhile wait anew, but where there is room in a request.
+        for _ in 0..DESTROYED_MAX {
             oid += 1;
             osp.destroy(3, small(oid));
-            left += 1;
+            behind += 1;
         }
-        let sent = sent(&mut osp, now_ns);
         let count: usize = destroyed(&sent).into_iter().sum();
-        assert!(count > 0 && count <= left, "{count} of {left}");
-        left -= count;
+        assert!(count > 0);
+        gone += count;
         for message in &sent {
             answer(&mut osp, &message.header, ReplyBody::Empty);
         }
         now_ns += 1;
     }
-    assert!(!osp.destroys());
+    assert!(gone - there < DESTROYED_MAX && behind > 2 * DESTROYED_MAX);
+    assert_eq!(destroyed(&sent(&mut osp, now_ns + DELAY_NS - 2)), [] as [usize; 0]);
+    let rest = destroyed(&sent(&mut osp, now_ns + 2 * DELAY_NS)).into_iter().sum::<usize>();
+    assert_eq!(rest, (there + behind - gone).min(6 * DESTROYED_MAX));
+}
+
+/// What has gone is not counted with those that come later.
+#[test]
+fn what_is_gone_makes_nobody_go() {
+    let (mut osp, _) = gathering();
+    let mut now_ns = BEGIN_NS;
+    for oid in 0..10 {
+        osp.destroy(3, Removal { bytes: GATHERED_BYTES_MAX / 2, ..small(2 * oid) });
+        assert_eq!(destroyed(&sent(&mut osp, now_ns)), [] as [usize; 0]);
+        now_ns += DELAY_NS;
+        let all = sent(&mut osp, now_ns);
+        assert_eq!(destroyed(&all), [1]);
+        for message in &all {
+            answer(&mut osp, &message.header, ReplyBody::Empty);
+        }
+        assert!(!osp.destroys());
+        // A long time without any.
+        now_ns += 20 * DELAY_NS;
+    }
 }
 
 #[test]
