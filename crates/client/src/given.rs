@@ -913,9 +913,17 @@ impl Client {
         inode: &'a Inode,
         cutting: bool,
     ) -> Result<Reporting<'a>> {
-        if lock(&inode.state).reporting {
+        let (reporting, emptying) = {
+            let state = lock(&inode.state);
+            (state.reporting, state.emptying)
+        };
+        if reporting {
             // A close, perhaps, for which nobody waited so far.
             self.port.hurry();
+        }
+        if emptying && !cutting {
+            // Whoever does it may wait for a slot, and has seen no lock in use.
+            self.look_for_slots(inode.fid);
         }
         let turn = |state: &mut InodeState| {
             // What is told must not arrive behind a cut.

@@ -138,6 +138,7 @@ impl Import {
             // What was put by for this one, if it was called and has not taken it.
             let next = s.call_next();
             drop(state);
+            place.is_left();
             next.wake();
             found.map_or(Poll::Pending, Poll::Ready)
         })

@@ -115,11 +115,14 @@ pub(super) struct Place<'a> {
     number: u64,
     /// Where it waits, if it does.
     key: Option<Key>,
+    /// Whom it had woken before: to be dropped when nothing is locked, since that may be the last that
+    /// knows of a task.
+    woke: Option<Waker>,
 }
 
 impl Place<'_> {
     pub(super) fn new(import: &Import) -> Place<'_> {
-        Place { import, number: 0, key: None }
+        Place { import, number: 0, key: None, woke: None }
     }
 
     /// It looks: whether a request finds a slot, and nobody is before it. It waits no more, and
@@ -144,10 +147,15 @@ impl Place<'_> {
         self.key = Some(key);
     }
 
+    /// When the mutex is released.
+    pub(super) fn is_left(&mut self) {
+        self.woke = None;
+    }
+
     /// It waits no more; whether it was called.
     pub(super) fn leave(&mut self, state: &mut State) -> bool {
         let Some(key) = self.key.take() else { return false };
-        state.line.waiting.remove(&key);
+        self.woke = state.line.waiting.remove(&key);
         state.line.called.remove(&self.number)
     }
 }

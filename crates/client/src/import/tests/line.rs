@@ -208,3 +208,83 @@ fn all_who_wait_hear_of_a_connection_that_is_lost_and_of_the_next() {
         assert!(ended == 11 || sent.len() == 1);
     }
 }
+
+#[test]
+fn one_that_was_called_in_vain_is_called_again() {
+    let port = Still::default();
+    let import = narrow(&port, 1);
+    let mut first = looks(&import, &port);
+    let mut waits = looks(&import, &port);
+    answer(&import, &port, &port.one());
+    assert!(first.go_on().is_some() && waits.times() == 1);
+    // Who finds more slots is quicker.
+    let mut close = waited_for(&import, &port);
+    let closing = port.one();
+    assert!(waits.go_on().is_none() && port.take().is_empty());
+    answer(&import, &port, &closing);
+    assert!(close.go_on().is_some());
+    assert_eq!(waits.times(), 2);
+    assert!(waits.go_on().is_none());
+    assert_eq!(port.take().len(), 1);
+}
+
+#[test]
+fn whoever_came_first_is_called_whether_he_changes_something_or_not() {
+    let port = Still::default();
+    let import = narrow(&port, 1);
+    let mut first = looks(&import, &port);
+    let (mut change, look, close) =
+        (changes(&import, &port), looks(&import, &port), waited_for(&import, &port));
+    let [asked, closing] = &port.take()[..] else { panic!() };
+    answer(&import, &port, asked);
+    assert!(first.go_on().is_some());
+    assert_eq!([change.times(), look.times()], [0, 0], "one that was kept is taken");
+    answer(&import, &port, closing);
+    drop(close);
+    assert_eq!([change.times(), look.times()], [1, 0]);
+    assert!(change.go_on().is_none());
+    assert_eq!(port.take().len(), 1);
+}
+
+/// Nobody fetches its answer.
+#[test]
+fn a_slot_is_free_when_who_has_asked_is_gone() {
+    for answered in [false, true] {
+        let port = Still::default();
+        let import = narrow(&port, 1);
+        let first = looks(&import, &port);
+        let mut waits = looks(&import, &port);
+        let asked = port.one();
+        if answered {
+            answer(&import, &port, &asked);
+            drop(first);
+        } else {
+            drop(first);
+            assert_eq!(waits.times(), 0, "its answer is to come");
+            answer(&import, &port, &asked);
+        }
+        assert_eq!(waits.times(), 1);
+        assert!(waits.go_on().is_none());
+        assert_eq!(port.take().len(), 1);
+    }
+}
+
+#[test]
+fn more_slots_are_found_at_once_and_by_who_waits_elsewhere_now() {
+    let port = Still::default();
+    let import = narrow(&port, 1);
+    let _first = looks(&import, &port);
+    let mut waits = looks(&import, &port);
+    assert_eq!(port.take().len(), 1);
+    // It is looked at by another.
+    let elsewhere = Arc::new(Woken::default());
+    let waker = Waker::from(elsewhere.clone());
+    let call = waits.call.as_mut().unwrap();
+    assert!(call.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    import.set_rpcs_max(2).unwrap();
+    assert_eq!(waits.times(), 0);
+    assert!(elsewhere.now.load(Ordering::Relaxed));
+    waits.woken = elsewhere;
+    assert!(waits.go_on().is_none());
+    assert_eq!(port.take().len(), 1);
+}
