@@ -320,7 +320,7 @@ impl Mdt {
             again: None,
         };
         let result = match self.recovery.became(&header) {
-            None => ops::run(self, &mut op, request).map(Some),
+            None => ops::run(self, &mut op, request),
             Some(transno) => ops::reconstruct(self, &mut op, request, transno),
         };
         let Op { ticket, waits_for_fences, grouped, .. } = op;
@@ -352,23 +352,22 @@ impl Mdt {
             Err(Fault::Errno(error)) => {
                 self.core.answer_durable(&header, Reply::error(error), shared, out);
             }
-            Ok(None) => self.evict(client, Why::Unanswered, out),
-            Ok(Some(Outcome::Reply(mut reply))) => {
+            Ok(Outcome::Reply(mut reply)) => {
                 if reply.transno > 0 {
                     reply.time = now.wall();
                 }
                 stats::done(&mut self.counters, client, request, &reply);
                 self.core.answer_durable(&header, reply, since.max(shared), out);
             }
-            Ok(Some(Outcome::Durable(reply, upto))) => {
+            Ok(Outcome::Durable(reply, upto)) => {
                 stats::done(&mut self.counters, client, request, &reply);
                 self.core.answer_durable(&header, reply, upto.max(since).max(shared), out);
             }
-            Ok(Some(Outcome::Punch(reply, punch))) => {
+            Ok(Outcome::Punch(reply, punch)) => {
                 stats::done(&mut self.counters, client, request, &reply);
                 self.cut(punch, &header, reply, out);
             }
-            Ok(Some(Outcome::WhenCut(mut reply, transno))) => {
+            Ok(Outcome::WhenCut(mut reply, transno)) => {
                 if reply.transno > 0 {
                     reply.time = now.wall();
                 }

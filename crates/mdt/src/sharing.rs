@@ -155,21 +155,21 @@ impl Mdt {
         &mut self,
         client: ClientId,
         request: &MdtRequest,
-        result: &Result<Option<Outcome>, Fault>,
+        result: &Result<Outcome, Fault>,
         moves_tree: bool,
     ) -> u64 {
         if !self.sharing.is_on {
             return 0;
         }
         let reply = match result {
-            Ok(Some(
+            Ok(
                 Outcome::Reply(reply)
                 | Outcome::Durable(reply, _)
                 | Outcome::Punch(reply, _)
                 | Outcome::WhenCut(reply, _),
-            )) => Some(reply),
+            ) => Some(reply),
             Err(Fault::Errno(_)) => None,
-            Ok(None) | Err(Fault::Miss | Fault::Blocked) => return 0,
+            Err(Fault::Miss | Fault::Blocked) => return 0,
         };
         let committed = self.core.store.committed();
         // What is answered once more after a crash is durable by now.

@@ -78,8 +78,6 @@ pub(crate) enum Why {
     Absent,
     /// What it said it had cannot be.
     Claims,
-    /// What it was to be answered before a crash nobody knows any more.
-    Unanswered,
 }
 
 impl Why {
@@ -92,7 +90,6 @@ impl Why {
             Why::Asked => "somebody asked for that",
             Why::Absent => "it has not come back after the restart",
             Why::Claims => "it cannot have had what it says it had before the restart",
-            Why::Unanswered => "what it asked before the crash cannot be answered any more",
         }
     }
 }
@@ -148,7 +145,7 @@ pub(crate) fn evicted(counters: &mut Counters, client: ClientId, why: Why) {
         Why::Silent => Kind::EvictSilent,
         Why::Succeeded => Kind::EvictSucceeded,
         Why::Asked => Kind::EvictAdmin,
-        Why::Absent | Why::Claims | Why::Unanswered => Kind::EvictRecovery,
+        Why::Absent | Why::Claims => Kind::EvictRecovery,
     };
     counters.count(client, kind as usize);
 }

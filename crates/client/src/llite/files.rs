@@ -30,8 +30,8 @@ use crate::unsynced::UnsyncedObjects;
 /// A part of an fsync.
 type Part<'a> = Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>>;
 
-/// How often a file without a name is made again that has gone with a crash of its MDT, which crashes
-/// again before this client hears of the next.
+/// How often a file is made again that has gone with a crash of its MDT, or after it, which crashes again
+/// before this client hears of the next.
 const MADE_AGAIN_MAX: u32 = 16;
 
 /// How a program opens a file.
@@ -315,20 +315,35 @@ impl Client {
         how: OpenHow,
         cred: Cred,
     ) -> Result<(Entry, Opened)> {
-        let id = self.next_open_id();
         // Which file it is, if there is one, is not known before: it is emptied afterwards,
         // under its lock.
         let flags = OpenFlags { write: how.write, truncate: false, exec: false };
         let mode = FileKind::Regular.mode_bits() | mode & 0o7777;
-        let make = Make {
-            mode,
-            rdev: 0,
-            symlink: b"",
-            open: Some((flags, id)),
-            exclusive: how.exclusive,
-            cred,
+        let mut again = MADE_AGAIN_MAX;
+        let (id, made) = loop {
+            let id = self.next_open_id();
+            let make = Make {
+                mode,
+                rdev: 0,
+                symlink: b"",
+                open: Some((flags, id)),
+                exclusive: how.exclusive,
+                cred,
+            };
+            match self.make(parent, name, make).await {
+                // It was made, the MDT has crashed before this client heard of it, and somebody has
+                // removed it. Whoever wanted to be the one that makes it has been.
+                Err(Errno::ESTALE) if again > 0 && !patience::is_over() => {
+                    if how.exclusive {
+                        let opened =
+                            Box::pin(self.tmpfile(parent, mode & 0o7777, how, cred)).await?;
+                        return Ok((Entry::nameless(opened.known), opened));
+                    }
+                    again -= 1;
+                }
+                made => break (id, made?),
+            }
         };
-        let made = self.make(parent, name, make).await?;
         if made.attr.kind() != FileKind::Regular {
             // Another client has made something else of this name, which the MDT does not open.
             // The kernel looks the name up again.
@@ -403,9 +418,8 @@ impl Client {
             let request =
                 MdtRequest::Tmpfile { parent, fid, mode, cred, flags, open_id, linkable, want };
             match self.mdt_in(era, parent, request).await {
-                // It was made, and has gone with the MDT's crash before this client heard of it. (Or the
-                // directory is gone.)
-                Err(Errno::ESTALE) if again > 0 => again -= 1,
+                // It was made, and has gone with the MDT's crash before this client heard of it.
+                Err(Errno::ESTALE) if again > 0 && !patience::is_over() => again -= 1,
                 answer => break (fid, open_id, answer?),
             }
         };

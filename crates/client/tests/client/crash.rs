@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use sateen_client::KernelInval;
+use sateen_client::{KernelInval, OpenHow};
 use sateen_types::{Attr, Endpoint, Errno, Fid, Layout, Seq};
 use sateen_wire::codec::Wire;
 use sateen_wire::{
-    FILE_LOCK_END_MAX, FileLock, FileLockMode, FileLockState, Header, Ibits, LockId, LockMode,
-    MdtReply, MdtRequest, Reply, ReplyBody, Request, XattrMode,
+    FILE_LOCK_END_MAX, FileLock, FileLockMode, FileLockState, Grant, Header, Ibits, LockId,
+    LockMode, MdtReply, MdtRequest, Reply, ReplyBody, Request, XattrMode,
 };
 
 use crate::rig::{CRED, FILE, Rig, WRITE, attr, grant, reply};
@@ -350,5 +350,43 @@ fn a_file_without_a_name_is_made_again_after_each_crash() {
             assert_eq!(made.err(), Some(Errno::ESTALE));
             break;
         }
+    }
+}
+
+/// It was made, and somebody has removed it since: whoever wanted to be the one that makes it has it
+/// without a name, others make another.
+#[test]
+fn a_file_that_was_made_and_removed_before_its_client_heard_of_it_is_made_again() {
+    for exclusive in [false, true] {
+        let rig = Rig::with_osts(1);
+        let client = rig.client.clone();
+        let how = OpenHow { exclusive, ..WRITE };
+        let create = async move { client.create(Fid::ROOT, b"file", 0o640, how, CRED).await };
+        let mut making = rig.start(create);
+        let (header, request) = rig.take_mdt();
+        assert_eq!(request, MdtRequest::GrantSeq);
+        rig.answer(&header, reply(MdtReply::Sequence(Seq(0x2_0000_0700)), &[]));
+        assert!(rig.poll(&mut making).is_none());
+        let (header, request) = rig.take_mdt();
+        let MdtRequest::Create { fid: first, .. } = request else { panic!("{request:?}") };
+        rig.answer(&header, Reply { last_committed: 1, ..Reply::error(Errno::ESTALE) });
+        assert!(rig.poll(&mut making).is_none());
+        let (header, request) = rig.take_mdt();
+        let fid = match request {
+            MdtRequest::Create { fid, mode: 0o100_640, .. } if !exclusive => fid,
+            MdtRequest::Tmpfile { fid, mode: 0o640, linkable: false, .. } if exclusive => fid,
+            other => panic!("{other:?}"),
+        };
+        assert_ne!(fid, first);
+        let layout = Some(Arc::new(Layout::raid0(1 << 20, vec![0]).unwrap()));
+        let attr = Attr { fid, nlink: u32::from(!exclusive), ..attr(1, 0) };
+        let (existed, parent) = (false, None);
+        let locks = [grant(1, LockMode::Pw, Ibits::DATA), grant(2, LockMode::Pr, Ibits::META)]
+            .map(|grant| Grant { fid, ..grant });
+        let created = MdtReply::Created { attr, layout, existed, parent };
+        rig.answer(&header, reply(created, &locks));
+        let (entry, opened) = rig.poll(&mut making).unwrap().unwrap();
+        assert_eq!((entry.inode.unwrap().attr.fid, opened.known.attr.fid), (fid, fid));
+        assert!(!exclusive || !entry.held, "it has no name");
     }
 }

@@ -152,7 +152,7 @@ impl Lists {
 }
 
 /// The name exists: `open(O_CREAT)` opens it, if it is a file.
-fn existing(
+pub(super) fn existing(
     mdt: &mut Mdt,
     op: &mut Op<'_>,
     (fid, kind): (Fid, FileKind),

@@ -2,8 +2,8 @@
 //! is there, and with it everything that it did. Only the answer is lost, and is made again here from
 //! the names and FIDs of the request and from what there is. Others may have gone on with that since,
 //! which is as if they had done so right after the answer. Of a file that was made to be open and is
-//! gone by now nothing can be made again, since objects of its FID may be on their way out: whoever
-//! has seen it alone makes another, and of others that client is thrown out.
+//! gone by now nothing can be made again, since objects of its FID may be on their way out: its client
+//! hears `ESTALE`, and makes another.
 //!
 //! Locks do not come along: who wants some asks for them. What lay in memory alone is done again: an
 //! open that was not told of is one once more. So is what changes nothing when it is done twice.
@@ -13,8 +13,8 @@ use sateen_target::Fault;
 use sateen_types::{Attr, Errno, Fid};
 use sateen_wire::{Grants, HeldOpen, Ibits, MdtReply, MdtRequest, OpenFlags};
 
-use super::create::{Lists, New, check, inode};
-use super::open::{self, Intent, Opened, begin_anew, has_begun, open_file};
+use super::create::{Lists, New, check, existing, inode};
+use super::open::{self, Intent, begin_anew, has_begun};
 use super::shown;
 use crate::mdt::Mdt;
 use crate::names::{Found, find};
@@ -24,13 +24,16 @@ use crate::view::View;
 /// A name in a directory.
 type Spot<'a> = (Fid, &'a [u8]);
 
-/// The answer; `None` if there is nothing that it could be made from.
+/// The answer.
+///
+/// # Errors
+/// `ESTALE` if there is nothing that it could be made from: another file is to be made.
 pub(crate) fn run(
     mdt: &mut Mdt,
     op: &mut Op<'_>,
     request: &MdtRequest,
     transno: u64,
-) -> Result<Option<Outcome>, Fault> {
+) -> Result<Outcome, Fault> {
     match request {
         MdtRequest::Create { .. } => create(mdt, op, request, transno),
         MdtRequest::Tmpfile { fid, flags, open_id, linkable, cred, want, .. } => {
@@ -39,21 +42,21 @@ pub(crate) fn run(
                 // Nobody has told that it is open, so it is gone, and its objects go. Nobody else has
                 // seen it: the client makes another, of another FID.
                 None => Err(Errno::ESTALE.into()),
-                Some(_) => reopened(mdt, op, (*fid, *linkable), &intent, transno).map(Some),
+                Some(_) => reopened(mdt, op, (*fid, *linkable), &intent, transno),
             }
         }
         MdtRequest::Open { fid, flags, open_id, cred, want } => {
             let flags = OpenFlags { truncate: false, ..*flags };
             let intent = Intent { flags, id: *open_id, cred: *cred, want: *want };
             let opened = open::run(mdt, op, *fid, &intent)?;
-            Ok(Some(when_cut(opened, transno)))
+            Ok(when_cut(opened, transno))
         }
         MdtRequest::Close { open_id, .. } if mdt.clients.opened(op.client, *open_id).is_none() => {
-            Ok(Some(Outcome::done(transno)))
+            Ok(Outcome::done(transno))
         }
         MdtRequest::Unlink { .. } => {
             let body = MdtReply::Removed { attr: None, parent: None };
-            Ok(Some(Outcome::ok(body, transno, Grants::NONE)))
+            Ok(Outcome::ok(body, transno, Grants::NONE))
         }
         MdtRequest::Rename { parent, name, new_parent, new_name, flags } => {
             let (from, to) = ((*parent, name.as_bytes()), (*new_parent, new_name.as_bytes()));
@@ -68,14 +71,14 @@ pub(crate) fn run(
             let attr = attr(mdt, op, *fid)?.ok_or(Errno::ENOENT)?;
             let attr = shown(&mdt.opens, &mdt.locks, op.client, attr);
             let outcome = Outcome::ok(MdtReply::Inode { attr }, transno, Grants::NONE);
-            Ok(Some(when_cut(outcome, transno)))
+            Ok(when_cut(outcome, transno))
         }
         MdtRequest::SetXattr { .. }
         | MdtRequest::RemoveXattr { .. }
         | MdtRequest::SetStripe { .. }
-        | MdtRequest::SetLayout { .. } => Ok(Some(Outcome::done(transno))),
+        | MdtRequest::SetLayout { .. } => Ok(Outcome::done(transno)),
         // A size told once more is the same, another sequence as good, and no file moves twice.
-        _ => super::run(mdt, op, request).map(Some),
+        _ => super::run(mdt, op, request),
     }
 }
 
@@ -110,14 +113,14 @@ fn renamed(
     (from, to): (Spot<'_>, Spot<'_>),
     exchange: bool,
     transno: u64,
-) -> Result<Option<Outcome>, Fault> {
+) -> Result<Outcome, Fault> {
     // What it is told for: that the client's lock on it may know too little. Whoever has moved it on
     // since has called that lock back, so that any inode will do.
     let moved = named(mdt, op, to)?.unwrap_or(to.0);
     let swapped = if exchange { named(mdt, op, from)? } else { None };
     let (parent, new_parent) = (None, None);
     let body = MdtReply::Renamed { moved, swapped, replaced: None, parent, new_parent };
-    Ok(Some(Outcome::ok(body, transno, Grants::NONE)))
+    Ok(Outcome::ok(body, transno, Grants::NONE))
 }
 
 /// What it has made has the FID that it was to have; otherwise it has opened what had the name.
@@ -126,36 +129,29 @@ fn create(
     op: &mut Op<'_>,
     request: &MdtRequest,
     transno: u64,
-) -> Result<Option<Outcome>, Fault> {
+) -> Result<Outcome, Fault> {
     let MdtRequest::Create { parent, name, fid, cred, open, open_id, exclusive, want, .. } =
         request
     else {
-        return Ok(None);
+        return Err(Errno::EINVAL.into());
     };
     let there = attr(mdt, op, *fid)?;
     let Some(flags) = *open else {
         return match there {
-            Some(attr) => made(mdt, op, attr, transno).map(Some),
-            None => gone(mdt, op, request, transno).map(Some),
+            Some(attr) => made(mdt, op, attr, transno),
+            None => gone(mdt, op, request, transno),
         };
     };
     let flags = OpenFlags { truncate: false, ..flags };
     let intent = Intent { flags, id: *open_id, cred: *cred, want: *want };
     if there.is_some() {
-        return reopened(mdt, op, (*fid, false), &intent, transno).map(Some);
+        return reopened(mdt, op, (*fid, false), &intent, transno);
     }
     // Who wanted to be the one that makes it has not opened what somebody else has made since.
-    if *exclusive {
-        return Ok(None);
-    }
-    let Some(there) = named(mdt, op, (*parent, name.as_bytes()))? else { return Ok(None) };
-    let opened = open_file(mdt, op, there, &intent, |Opened { attr, layout }| MdtReply::Created {
-        attr,
-        layout,
-        existed: true,
-        parent: None,
-    })?;
-    Ok(Some(when_cut(opened, transno)))
+    let there = if *exclusive { None } else { named(mdt, op, (*parent, name.as_bytes()))? };
+    let there = there.ok_or(Errno::ESTALE)?;
+    let kind = attr(mdt, op, there)?.ok_or(Errno::ESTALE)?.kind();
+    Ok(when_cut(existing(mdt, op, (there, kind), &intent)?, transno))
 }
 
 /// The answer to a create of something that is not to be open, and is gone again.

@@ -147,9 +147,30 @@ fn an_exclusive_open_is_of_the_own_file_or_none() {
     let call = lost(&mut world, std::slice::from_ref(&exclusive))[0];
     world.ok(B, World::unlink_request(ROOT, "lock", false));
     world.mknod(B, ROOT, "lock");
-    world.send_again(call, &exclusive);
-    world.rest();
-    assert!(world.reply(call).is_none_or(|reply| reply.error.is_some()));
+    let reply = world.ask_again(call, &exclusive);
+    assert_eq!((reply.error, reply.transno), (Some(Errno::ESTALE), 0));
+    // Its client goes on: what it has made is a file without a name by now.
+    let another = tmpfile(&mut world, false);
+    let reply = world.call(A, another.clone());
+    assert_eq!((reply.error, made(&reply)), (None, 0));
+    world.ok(B, World::unlink_request(ROOT, "lock", false));
+    ends_with_nothing(&mut world, &[of(&another)]);
+}
+
+/// Nobody has anything of that name now: it is made again, of another FID, and nobody is thrown out.
+#[test]
+fn an_open_of_what_was_made_and_removed_makes_another() {
+    let mut world = World::of_speakers(2);
+    let open = create(&mut world, "open", 0o100_644, Some(WRITE));
+    let call = lost(&mut world, std::slice::from_ref(&open))[0];
+    world.ok(B, World::unlink_request(ROOT, "open", false));
+    let reply = world.ask_again(call, &open);
+    assert_eq!((reply.error, reply.transno), (Some(Errno::ESTALE), 0));
+    let again = create(&mut world, "open", 0o100_644, Some(WRITE));
+    let reply = world.call(A, again.clone());
+    assert_eq!((reply.error, made(&reply)), (None, 1));
+    world.ok(B, World::unlink_request(ROOT, "open", false));
+    ends_with_nothing(&mut world, &[of(&again)]);
 }
 
 /// Removed while another has it open.
