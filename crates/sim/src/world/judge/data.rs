@@ -5,7 +5,7 @@ use sateen_types::{Component, Endpoint, Fid, STRIPE_SIZE_DEFAULT, StripePolicy};
 
 use crate::invariants::Records;
 use crate::work::{Op, Out, may_be_kept};
-use crate::world::{Running, World};
+use crate::world::{Handle, Running, World};
 
 impl World {
     pub(super) fn layout(&mut self, fid: Fid) {
@@ -84,6 +84,34 @@ impl World {
         if all && less { Ok(()) } else { Err(format!("of {total} bytes in all: {space:?}")) }
     }
 
+    /// A write was answered as if it had been done.
+    fn judge_written(
+        &mut self,
+        running: &Running,
+        handle: Handle,
+        bytes: &[u8],
+        asked_of: Option<u64>,
+    ) -> Result<(), String> {
+        let client = running.client;
+        let kept = self.keeps_writes && may_be_kept(&handle, bytes);
+        if let Some(places) = if kept { self.kept_at(running, bytes) } else { None } {
+            let now_ns = self.now_ns;
+            let data = self.model.data.entry(handle.fid).or_default();
+            for at in places {
+                data.may_have_written(client, (at, bytes), now_ns, false);
+            }
+            return Ok(());
+        }
+        let offset = self.place_of(running, bytes);
+        let data = self.model.data.entry(handle.fid).or_default();
+        if handle.how.append {
+            // It has seen that this is the end.
+            data.saw_size(offset, asked_of);
+        }
+        data.wrote(client, offset, bytes, kept);
+        if handle.how.sync { data.synced(client, running.id) } else { Ok(()) }
+    }
+
     pub(super) fn judge_data(&mut self, running: &Running, out: &Out) -> Result<(), String> {
         let (client, asked_of) = (running.client, self.asked_of(running));
         match (&running.op, out) {
@@ -100,23 +128,7 @@ impl World {
                 if *written != bytes.len() {
                     return Err(format!("only {written} bytes"));
                 }
-                let kept = self.keeps_writes && may_be_kept(handle, bytes);
-                if let Some(places) = if kept { self.kept_at(running, bytes) } else { None } {
-                    let now_ns = self.now_ns;
-                    let data = self.model.data.entry(handle.fid).or_default();
-                    for at in places {
-                        data.may_have_written(client, (at, bytes), now_ns, false);
-                    }
-                    return Ok(());
-                }
-                let offset = self.place_of(running, bytes);
-                let data = self.model.data.entry(handle.fid).or_default();
-                if handle.how.append {
-                    // It has seen that this is the end.
-                    data.saw_size(offset, asked_of);
-                }
-                data.wrote(client, offset, bytes, kept);
-                if handle.how.sync { data.synced(client, running.id) } else { Ok(()) }
+                self.judge_written(running, *handle, bytes, asked_of)
             }
             (Op::Tmpfile { .. }, Out::Opened(handle)) => {
                 self.layout(handle.fid);
